@@ -1,0 +1,206 @@
+"""Checks of parameters where they enter. Each error says what was given and what is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.initialise import Start
+from pskem.structures import FloatArray, Structure
+
+__all__ = [
+    "check_choice",
+    "check_integer",
+    "check_n_components",
+    "check_prior",
+    "check_range",
+    "check_real",
+    "check_shape",
+    "check_starts",
+]
+
+
+def check_choice(name: str, value: Any, accepted: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in accepted:
+        raise ValueError(
+            f"{name}={value!r} is not known. Accepted: {', '.join(map(repr, accepted))}."
+        )
+
+
+def check_integer(name: str, value: Any, low: int, none: bool = False) -> None:
+    if none and value is None:
+        return
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+        also = " or None" if none else ""
+        raise ValueError(f"{name}={value!r} must be an integer of at least {low}{also}.")
+
+
+def check_real(
+    name: str, value: Any, low: float, high: float = np.inf, strict: bool = False
+) -> None:
+    """low <= value < inf, or low < value < high where strict."""
+    number = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value))
+    inside = number and (low < value < high if strict else low <= value <= high)
+    if not inside:
+        accepted = (
+            f"above {low:g}" + (f" and below {high:g}" if np.isfinite(high) else "")
+            if strict
+            else f"of at least {low:g}"
+        )
+        raise ValueError(f"{name}={value!r} must be a finite number {accepted}.")
+
+
+def check_range(name: str, value: Any) -> tuple[float, float]:
+    """A pair (low, high) with low < high."""
+    array = _numbers(name, value)
+    if array.shape != (2,) or not array[0] < array[1]:
+        raise ValueError(f"{name}={value!r} must be a pair of numbers (low, high) with low < high.")
+    return float(array[0]), float(array[1])
+
+
+def check_n_components(value: Any, n_blocks: int) -> list[int]:
+    """One number of kernels per block."""
+    if isinstance(value, Integral):
+        check_integer("n_components", value, 1)
+        return [int(value)] * n_blocks
+    try:
+        values = list(value)
+    except TypeError:
+        check_integer("n_components", value, 1)
+    if len(values) != n_blocks:
+        raise ValueError(
+            f"n_components={value!r} has {len(values)} entries for {n_blocks} block(s). Give one"
+            " integer, or one per block."
+        )
+    for r, entry in enumerate(values):
+        check_integer(f"n_components[{r}]", entry, 1)
+    return [int(entry) for entry in values]
+
+
+def check_prior(value: Any, frequencies: FloatArray) -> FloatArray:
+    """Class priors (L,) from the parameter and the class frequencies."""
+    L = len(frequencies)
+    if value is None:
+        return frequencies
+    if isinstance(value, str):
+        check_choice("priors", value, ["uniform"])
+        return np.full(L, 1.0 / L)
+    prior = _numbers("priors", value)
+    if prior.shape != (L,):
+        raise ValueError(
+            f"priors has shape {prior.shape}; it must have one entry for each of the {L} classes."
+        )
+    if (prior < 0.0).any() or abs(prior.sum() - 1.0) > 1e-6:
+        raise ValueError(f"priors={value!r} must not be negative and must sum to 1.")
+    return prior / prior.sum()
+
+
+def check_starts(
+    weights: Any,
+    means: Any,
+    covariances: Any,
+    blocks: Sequence[NDArray[np.intp]],
+    n_components: Sequence[int],
+    n_classes: int,
+    structure: Structure,
+) -> list[Start]:
+    """Explicit starts of each block, in the user's units and the structure's shape."""
+    R = len(blocks)
+    starts = []
+    for r, (features, K) in enumerate(zip(blocks, n_components, strict=True)):
+        m = len(features)
+        place = f" (block {r})" if R > 1 else ""
+        weight_shape = (n_classes, K)
+        covariance_shapes = list(dict.fromkeys([structure.shape(K, m), (K, m, m)]))
+        w = _entry("weights_init", weights, r, R, [weight_shape])
+        mu = _entry("means_init", means, r, R, [(K, m)])
+        P = _entry("covariances_init", covariances, r, R, covariance_shapes)
+        if w is not None:
+            w = check_weights(f"weights_init{place}", w, weight_shape)
+        if mu is not None:
+            mu = check_shape(f"means_init{place}", mu, [(K, m)])
+        if P is not None:
+            P = check_shape(f"covariances_init{place}", P, covariance_shapes)
+            P = _check_covariances(f"covariances_init{place}", P, K, m, structure)
+        starts.append(Start(w, mu, P))
+    return starts
+
+
+def check_weights(name: str, value: Any, shape: tuple[int, int]) -> FloatArray:
+    """Starting weights (L, K): not negative, rows sum to one."""
+    weights = check_shape(name, value, [shape])
+    if (weights < 0.0).any():
+        raise ValueError(f"{name} holds negative values; weights are between 0 and 1.")
+    sums = weights.sum(axis=1)
+    closed = np.flatnonzero(sums == 0.0)
+    if closed.size:
+        raise ValueError(
+            f"{name} allows class(es) {', '.join(map(str, closed))} (by position in classes_) no"
+            " kernel at all: every row needs at least one positive weight."
+        )
+    if (abs(sums - 1.0) > 1e-6).any():
+        bad = int(np.argmax(abs(sums - 1.0)))
+        raise ValueError(f"{name}: every row must sum to 1, but row {bad} sums to {sums[bad]:.6g}.")
+    return weights / sums[:, None]
+
+
+def _entry(name: str, value: Any, r: int, R: int, shapes: Sequence[tuple[int, ...]]) -> Any:
+    """What the parameter says of block r; with one block a bare array will do."""
+    if value is None:
+        return None
+    listed = isinstance(value, list | tuple)
+    if R == 1:
+        nested = listed and len(value) == 1 and (value[0] is None or np.shape(value[0]) in shapes)
+        return value[0] if nested else value
+    if not listed or len(value) != R:
+        got = f"{len(value)} entries" if listed else f"a {type(value).__name__}"
+        raise ValueError(
+            f"{name} must be a list with one array (or None) for each of the {R} blocks, got {got}."
+        )
+    return value[r]
+
+
+def _numbers(name: str, value: Any) -> FloatArray:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={value!r} must hold numbers only.") from None
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds NaN or infinite values; finite numbers are needed.")
+    return array
+
+
+def check_shape(name: str, value: Any, accepted: Sequence[tuple[int, ...]]) -> FloatArray:
+    array = _numbers(name, value)
+    if array.shape not in accepted:
+        raise ValueError(
+            f"{name} has shape {array.shape}; accepted here: {' or '.join(map(str, accepted))}."
+        )
+    return array
+
+
+def _check_covariances(
+    name: str, array: FloatArray, K: int, m: int, structure: Structure
+) -> FloatArray:
+    """Positive definite covariances in the structure's shape, also from matrices (K, m, m)."""
+    compact = array if array.shape == structure.shape(K, m) else structure.compact(array)
+    dense = structure.dense(compact, K, m)
+    if compact is not array and not np.allclose(dense, array, rtol=1e-8, atol=0.0):
+        raise ValueError(
+            f"{name} of shape {array.shape} is not of covariance_type={structure.name!r}. Give"
+            f" covariances of that form, or of shape {structure.shape(K, m)}."
+        )
+    if not np.allclose(dense, dense.swapaxes(1, 2), rtol=1e-8, atol=0.0):
+        raise ValueError(f"{name} must be symmetric matrices.")
+    for k in range(K):
+        try:
+            np.linalg.cholesky(dense[k])
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                f"{name} is not positive definite (kernel {k}); all eigenvalues must be positive."
+            ) from None
+    return compact

@@ -1,0 +1,576 @@
+"""The scikit-learn classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from pskem import checks, model
+from pskem.callbacks import CallbackSupportMixin, with_callbacks
+from pskem.fitting import check_common, draw_seed, fit_blocks, make_plan, starts_from, to_blocks
+from pskem.likelihood import log_posterior
+from pskem.model import Block
+from pskem.parallel import workers
+from pskem.partition import partition_features
+from pskem.structures import STRUCTURES, FloatArray
+from pskem.training import make_data, make_holdout, split
+
+__all__ = ["SharedKernelClassifier"]
+
+
+class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """Shared kernel classifier, trained by (partitioned) supervised EM.
+
+    All classes draw on one common set of Gaussian kernels with class-specific weights,
+    p(x|c=j) = sum_k pi_kj N(x; mu_k, P_k). The features are cut into blocks, one such model is
+    trained per block, and the log likelihoods of the blocks are added: this is PSKEM; with one
+    block it is SKEM [1]_.
+
+    Parameters
+    ----------
+    n_components : int or sequence of int, default=20
+        K, the number of kernels: one number, or one per block.
+    n_blocks : int or "auto", default="auto"
+        R, the number of blocks. ``"auto"`` makes blocks of at most 16 features. Sizes differ by at
+        most one.
+    partition : {"sequential", "interleaved", "random"} or list of arrays, default="sequential"
+        How features are dealt out to the blocks. A list gives the column indices (or the column
+        names, if X has them) of each block; blocks must not overlap. Features that the list
+        leaves out are not used.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        The form of the kernels: ``"full"`` is SKEM, ``"tied"`` MDA (one covariance for all
+        kernels), ``"diag"`` DGMM, ``"spherical"`` the PRBF network of Titsias and Likas.
+    init : {"k-means++", "kmeans", "random"}, default="k-means++"
+        Where EM starts. ``"k-means++"`` and ``"kmeans"`` (refined by Lloyd's iterations) take
+        means from the data, the pooled within-cluster covariance, and class shares as weights.
+        ``"random"`` is the paper's start: means uniform on `init_range`, covariances
+        ``init_scale**2`` times the identity, uniform weights, all in the units of X.
+    init_range : pair of float, default=(-2.0, 2.0)
+        Range of the means of the random start.
+    init_scale : float, default=2.0
+        Standard deviation of the kernels of the random start.
+    weights_init : array of shape (n_classes, n_components) or list of these, default=None
+        Starting weights, one array per block. Rows sum to one. A weight of zero stays zero, so
+        zeros say which kernels a class may use (constrained sharing).
+    means_init : array of shape (n_components, m) or list of these, default=None
+        Starting means, one array per block.
+    covariances_init : array of shape (n_components, m, m) or list of these, default=None
+        Starting covariances, one array per block; the shape of `covariance_type` is accepted too.
+    n_init : int, default=1
+        Number of starts. The run with the highest log likelihood is kept or, with early stopping,
+        the one with the highest validation score.
+    reg_covar : float, default=1e-6
+        Smallest eigenvalue that a kernel's covariance may have, relative to the variance of the
+        features. The floor is a constraint on the maximisation, so the likelihood still never
+        falls. With 0, only a floor of 1e-10 against rounding remains.
+    max_iter : int, default=100
+        Largest number of EM passes.
+    tol : float, default=1e-3
+        Training stops when the mean log likelihood per sample gains less than this in every
+        block. ``tol=0`` runs all passes.
+    early_stopping : bool, default=False
+        Whether to validate the assembled classifier after every pass and to keep the pass with
+        the highest accuracy. Validation data are `X_val` and `y_val` of :meth:`fit` or, without
+        them, a part of the training data.
+    validation_fraction : float, default=0.1
+        Part of each class that is held out for early stopping.
+    n_iter_no_change : int or None, default=10
+        Passes without a better validation score after which training stops. None goes on, and
+        still keeps the best pass.
+    priors : None, "uniform" or array of shape (n_classes,), default=None
+        Class priors. None takes the class frequencies, ``"uniform"`` is the paper's choice.
+    random_state : int, RandomState instance or None, default=None
+        Source of randomness. With an int, the same data give the same model, in whatever order
+        their rows come.
+    n_jobs : int or None, default=None
+        Number of threads; None is all available cores. The result has the same bits for all.
+    verbose : int, default=0
+        Shows a progress bar on stderr. Where stderr is no terminal: a line every 10 passes for 1,
+        every pass for 2.
+    warm_start : bool, default=False
+        Whether :meth:`fit` goes on from the last fit's kernels. The classes, the features, the
+        blocks and `covariance_type` must be the same.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    class_prior_ : ndarray of shape (n_classes,)
+    blocks_ : list of Block
+        One immutable value per block with `features`, `weights` (n_classes, K), `means` (K, m) and
+        `covariances`, in the units of X.
+    n_iter_ : int
+        Number of passes that were run.
+    converged_ : ndarray of bool of shape (n_blocks,)
+        Whether the last pass gained less than `tol` in the block; False when the passes ran out.
+    log_likelihoods_ : ndarray of shape (n_iter_, n_blocks)
+        log p(X|C) of the training data under each block, as each pass found it (before its
+        update).
+    validation_scores_ : ndarray of shape (n_iter_,)
+        Validation accuracy after each pass; empty if nothing was validated.
+    best_iter_ : int
+        The pass whose parameters were kept, counted from 1: the last one without early stopping.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    SharedKernelDensity : The one-class case, an ordinary Gaussian mixture.
+
+    Notes
+    -----
+    Kernels to which no sample is left keep their mean and covariance and have no weight; kernels
+    that collapse are held at the floor of `reg_covar`. Both are reported in a
+    ``ConvergenceWarning``.
+
+    References
+    ----------
+    .. [1] G. W. Pulford, "Improvements to Supervised EM Learning of Shared Kernel Models by
+       Feature Space Partitioning", 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from pskem import SharedKernelClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SharedKernelClassifier(n_components=4, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_components: int | Sequence[int] = 20,
+        n_blocks: int | str = "auto",
+        partition: str | Sequence[Any] = "sequential",
+        covariance_type: str = "full",
+        init: str = "k-means++",
+        init_range: tuple[float, float] = (-2.0, 2.0),
+        init_scale: float = 2.0,
+        weights_init: Any = None,
+        means_init: Any = None,
+        covariances_init: Any = None,
+        n_init: int = 1,
+        reg_covar: float = 1e-6,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int | None = 10,
+        priors: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        warm_start: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.n_blocks = n_blocks
+        self.partition = partition
+        self.covariance_type = covariance_type
+        self.init = init
+        self.init_range = init_range
+        self.init_scale = init_scale
+        self.weights_init = weights_init
+        self.means_init = means_init
+        self.covariances_init = covariances_init
+        self.n_init = n_init
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.priors = priors
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.warm_start = warm_start
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            float32 stays float32 in the arithmetic where that is safe.
+        y : array-like of shape (n_samples,)
+        X_val, y_val : array-like, default=None
+            Validation data. They are scored after every pass (`validation_scores_`); with
+            ``early_stopping=True`` the best pass is kept, else the last one.
+
+        Returns
+        -------
+        self : SharedKernelClassifier
+        """
+        self._check_parameters()
+        before = getattr(self, "blocks_", None) if self.warm_start else None
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], reset=before is None, order="C"
+        )
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        L = len(classes)
+        prior = checks.check_prior(self.priors, np.bincount(labels) / len(labels))
+        validation = self._check_validation(X_val, y_val, classes)
+
+        seed = draw_seed(self.random_state)
+        plan = self._plan(X, classes, before, seed)
+        rows = None
+        if self.early_stopping and validation is None:
+            rows, held_out = split(X, labels, self.validation_fraction, L, seed)
+            if not len(held_out):
+                raise ValueError(
+                    f"validation_fraction={self.validation_fraction} of {len(y)} samples leaves"
+                    " none to validate on. Use a larger fraction, give X_val and y_val, or set"
+                    " early_stopping=False."
+                )
+            validation = X[held_out], labels[held_out]
+        data = make_data(X, labels, rows, L, plan)
+        holdout = None
+        if validation is not None:
+            holdout = make_holdout(*validation, prior, data, plan)
+
+        def attributes(blocks: list[Block]) -> dict[str, Any]:
+            return {"blocks_": blocks, "classes_": classes, "class_prior_": prior}
+
+        with workers(self.n_jobs) as parallel_map:
+            run = fit_blocks(self, plan, data, holdout, parallel_map, X, y, attributes)
+
+        self.classes_ = classes
+        self.class_prior_ = prior
+        self.blocks_ = to_blocks(plan, data, run.kernels)
+        self.n_iter_ = len(run.log_likelihoods)
+        self.converged_ = run.converged
+        self.log_likelihoods_ = run.log_likelihoods
+        self.validation_scores_ = run.validation_scores
+        self.best_iter_ = run.best_iter
+        return self
+
+    def _check_parameters(self) -> None:
+        check_common(self)
+        checks.check_real("validation_fraction", self.validation_fraction, 0.0, 1.0, strict=True)
+        checks.check_integer("n_iter_no_change", self.n_iter_no_change, 1, none=True)
+
+    def _check_validation(
+        self, X_val: Any, y_val: Any, classes: NDArray[Any]
+    ) -> tuple[FloatArray, NDArray[np.intp]] | None:
+        if (X_val is None) != (y_val is None):
+            missing = "X_val" if X_val is None else "y_val"
+            raise ValueError(f"X_val and y_val go together, but {missing} is missing.")
+        if X_val is None:
+            return None
+        X_val, y_val = validate_data(
+            self, X_val, y_val, dtype=[np.float64, np.float32], reset=False, order="C"
+        )
+        return X_val, self._encode(y_val, classes, "y_val")
+
+    def _plan(
+        self, X: FloatArray, classes: NDArray[Any], before: list[Block] | None, seed: int
+    ) -> Any:
+        structure = STRUCTURES[self.covariance_type]
+        if before is not None:
+            blocks = [block.features for block in before]
+            self._check_warm_start(before, classes)
+            n_components = [len(block.means) for block in before]
+            starts = starts_from(before)
+        else:
+            names = getattr(self, "feature_names_in_", None)
+            rng = np.random.default_rng([seed, 0])
+            blocks = partition_features(X.shape[1], self.n_blocks, self.partition, rng, names)
+            n_components = checks.check_n_components(self.n_components, len(blocks))
+            starts = checks.check_starts(
+                self.weights_init,
+                self.means_init,
+                self.covariances_init,
+                blocks,
+                n_components,
+                len(classes),
+                structure,
+            )
+        return make_plan(
+            self, blocks, n_components, starts, seed, self.early_stopping, self.n_iter_no_change
+        )
+
+    def _check_warm_start(self, before: list[Block], classes: NDArray[Any]) -> None:
+        if not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"warm_start=True needs the classes of the last fit, {self.classes_!r}, but y has"
+                f" {classes!r}. Set warm_start=False to start afresh."
+            )
+        if self.covariance_type != before[0].covariance_type:
+            raise ValueError(
+                f"warm_start=True needs covariance_type={before[0].covariance_type!r} as in the"
+                f" last fit, not {self.covariance_type!r}. Set warm_start=False to start afresh."
+            )
+        asked = checks.check_n_components(self.n_components, len(before))
+        if asked != [len(block.means) for block in before]:
+            raise ValueError(
+                f"warm_start=True needs the n_components of the last fit, not {self.n_components}."
+                " Set warm_start=False to start afresh."
+            )
+
+    @staticmethod
+    def _encode(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
+        """Positions of labels in ``classes``."""
+        unknown = np.setdiff1d(y, classes)
+        if unknown.size:
+            raise ValueError(
+                f"{name} holds class(es) {unknown[:10].tolist()} that the model was not trained"
+                f" on. It knows {classes[:20].tolist()}{'...' if len(classes) > 20 else ''}."
+            )
+        return np.searchsorted(classes, y)
+
+    def _validated(self, X: Any) -> FloatArray:
+        check_is_fitted(self, "blocks_")
+        checked: FloatArray = validate_data(
+            self, X, dtype=[np.float64, np.float32], reset=False, order="C"
+        )
+        return checked
+
+    def block_log_likelihood(self, X: Any) -> FloatArray:
+        """Log likelihood of each class under each block, log q_rj(x_r).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_likelihood : ndarray of shape (n_samples, n_blocks, n_classes)
+            Its sum over the blocks is :meth:`class_log_likelihood`.
+        """
+        X = self._validated(X)
+        with workers(self.n_jobs) as parallel_map:
+            return model.block_log_likelihoods(self.blocks_, X, parallel_map)
+
+    def class_log_likelihood(self, X: Any) -> FloatArray:
+        """Log likelihood of each class, log p(x|c=j).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_likelihood : ndarray of shape (n_samples, n_classes)
+        """
+        return self.block_log_likelihood(X).sum(axis=1)
+
+    def predict_joint_log_proba(self, X: Any) -> FloatArray:
+        """Joint log density of each class and the sample, log p(c=j) + log p(x|c=j).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        joint : ndarray of shape (n_samples, n_classes)
+        """
+        log_likelihood = self.class_log_likelihood(X)
+        with np.errstate(divide="ignore"):
+            return log_likelihood + np.log(self.class_prior_)
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Log posterior probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return log_posterior(self.predict_joint_log_proba(X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Posterior probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        winners = self.predict_joint_log_proba(X).argmax(axis=1)
+        return self.classes_[winners]
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Log density of each sample under the whole model, log p(x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            Of the features that the partition uses.
+        """
+        return logsumexp(self.predict_joint_log_proba(X), axis=1)
+
+    def responsibilities(self, X: Any, y: Any = None) -> list[FloatArray]:
+        """Posterior probabilities of the kernels of each block.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            Classes of the samples. With them, the w_nk of the E-step: probabilities given the
+            sample and its class. Without, probabilities given the sample alone, averaged over the
+            model's posterior of the class.
+
+        Returns
+        -------
+        responsibilities : list of ndarray of shape (n_samples, n_components)
+            One array per block; rows sum to one.
+        """
+        X = self._validated(X)
+        posterior = (
+            self.predict_proba(X) if y is None else np.eye(len(self.classes_))[self._known(X, y)]
+        )
+        with workers(self.n_jobs) as parallel_map:
+            return model.responsibilities(self.blocks_, X, posterior, parallel_map)
+
+    def _known(self, X: FloatArray, y: Any) -> NDArray[np.intp]:
+        labels = column_or_1d(y)
+        if len(labels) != len(X):
+            raise ValueError(f"X has {len(X)} samples and y has {len(labels)}; they must agree.")
+        return self._encode(labels, self.classes_, "y")
+
+    def sample(
+        self, n_samples: int = 1, classes: Any = None, random_state: Any = None
+    ) -> tuple[FloatArray, NDArray[Any]]:
+        """Draw samples from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        classes : label or array-like of shape (n_samples,), default=None
+            The class to draw from, one for all or one for each; None draws classes by their
+            priors.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            Features that the partition leaves out are NaN.
+        y : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self, "blocks_")
+        checks.check_integer("n_samples", n_samples, 1)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))
+        if classes is None:
+            labels = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
+        else:
+            given = np.asarray(classes)
+            if given.ndim == 0:
+                given = np.repeat(given, n_samples)
+            if given.shape != (n_samples,):
+                raise ValueError(
+                    f"classes has shape {given.shape}; give one class, or one for each of the"
+                    f" n_samples={n_samples} samples."
+                )
+            labels = self._encode(given, self.classes_, "classes")
+        return model.draw(self.blocks_, labels, self.n_features_in_, rng), self.classes_[labels]
+
+    def _log_likelihood(self, X: FloatArray, y: Any) -> float:
+        """log p(X | C) of labelled data."""
+        labels = self._known(X, y)
+        return float(self.class_log_likelihood(X)[np.arange(len(X)), labels].sum())
+
+    def aic(self, X: Any, y: Any) -> float:
+        """Akaike's information criterion of log p(X|C); lower is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        aic : float
+        """
+        X = self._validated(X)
+        return 2.0 * model.n_parameters(self.blocks_) - 2.0 * self._log_likelihood(X, y)
+
+    def bic(self, X: Any, y: Any) -> float:
+        """Bayesian information criterion of log p(X|C); lower is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        bic : float
+        """
+        X = self._validated(X)
+        penalty = model.n_parameters(self.blocks_) * float(np.log(len(X)))
+        return penalty - 2.0 * self._log_likelihood(X, y)
+
+    def expand(self) -> Block:
+        """The equivalent unpartitioned mixture, with one component per choice of kernels.
+
+        A model of R blocks with K kernels each is a mixture of K^R Gaussians with block-diagonal
+        covariances (Appendix B of the paper).
+
+        Returns
+        -------
+        block : Block
+            With all features that the partition uses, in the order of the columns.
+
+        Raises
+        ------
+        ValueError
+            If there would be more than 10,000 components.
+        """
+        check_is_fitted(self, "blocks_")
+        return model.expand(self.blocks_)
+
+    def shared_proportion(self, threshold: float = 0.01) -> float:
+        """How much of the kernels is shared: N_S / N_T of the paper.
+
+        A class holds a kernel if its weight is at least the threshold. N_T counts all pairs of a
+        kernel and a class that holds it, N_S those whose kernel several classes hold; both are
+        summed over the blocks.
+
+        Parameters
+        ----------
+        threshold : float, default=0.01
+
+        Returns
+        -------
+        proportion : float between 0 and 1
+        """
+        check_is_fitted(self, "blocks_")
+        checks.check_real("threshold", threshold, 0.0, 1.0, strict=True)
+        return model.shared_proportion(self.blocks_, threshold)

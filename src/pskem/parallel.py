@@ -1,0 +1,72 @@
+"""Threads over chunks, with BLAS held to one thread inside.
+
+Work is cut into tasks by the data alone, never by the number of threads, and results come back in
+the order of the tasks. Sums over tasks therefore have the same bits for every ``n_jobs``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+import joblib
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["Mapper", "n_threads", "workers"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+#: map(function, items), in order, perhaps in parallel.
+Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """How many threads ``n_jobs`` stands for on this machine, here and now.
+
+    ``None`` is all available cores, within what an enclosing joblib worker was given
+    (``OMP_NUM_THREADS``), as for scikit-learn's own threaded estimators. Other values mean what
+    they mean in joblib.
+    """
+    if n_jobs is not None:
+        return int(joblib.effective_n_jobs(n_jobs))
+    available = int(joblib.effective_n_jobs(-1))
+    granted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return min(available, int(granted)) if granted.isdigit() and int(granted) > 0 else available
+
+
+@contextmanager
+def workers(n_jobs: int | None) -> Iterator[Mapper]:
+    """Yield an ordered parallel map for the length of a computation."""
+    count = n_threads(n_jobs)
+    with _controller().limit(limits=1, user_api="blas"):
+        if count == 1:
+            yield _serial_map
+            return
+        with ThreadPoolExecutor(count, "pskem", initializer=_limit_own_blas) as pool:
+
+            def parallel_map(function: Callable[[T], S], items: Iterable[T]) -> list[S]:
+                tasks = list(items)
+                if len(tasks) == 1:  # handing over one task costs more than it can gain
+                    return [function(tasks[0])]
+                return list(pool.map(function, tasks))
+
+            yield parallel_map
+
+
+def _serial_map(function: Callable[[T], S], items: Iterable[T]) -> list[S]:
+    return [function(item) for item in items]
+
+
+def _limit_own_blas() -> None:
+    """Hold BLAS to one thread in a worker: some BLAS builds keep a limit per calling thread."""
+    _controller().limit(limits=1, user_api="blas")
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()

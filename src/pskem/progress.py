@@ -1,0 +1,60 @@
+"""A progress bar on stderr for long fits."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+from pskem.training import Progress
+
+__all__ = ["PassBar"]
+
+WIDTH = 24
+
+
+class PassBar:
+    """Observer that shows passes, log likelihood per sample, validation score and time.
+
+    On a terminal one line is drawn over and over; elsewhere a line is printed every ``every``
+    passes, so that a log file stays readable.
+    """
+
+    def __init__(
+        self, max_iter: int, n_init: int, n_samples: int, every: int, stream: TextIO | None = None
+    ) -> None:
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.n_samples = n_samples
+        self.every = every
+        self.stream = sys.stderr if stream is None else stream
+        self.live = self.stream.isatty()
+        self.began = time.perf_counter()
+
+    def __call__(self, progress: Progress) -> bool:
+        p = progress.iteration
+        if self.live:
+            self.stream.write("\r\x1b[K" + self._line(progress))
+        elif p == 1 or p % self.every == 0:
+            self.stream.write(self._line(progress) + "\n")
+        self.stream.flush()
+        return False
+
+    def _line(self, progress: Progress) -> str:
+        p = progress.iteration
+        done = WIDTH * p // self.max_iter
+        start = f"start {progress.start + 1}/{self.n_init} " if self.n_init > 1 else ""
+        score = progress.validation_score
+        parts = [
+            f"{start}[{'#' * done}{'.' * (WIDTH - done)}] pass {p}/{self.max_iter}",
+            f"log likelihood/sample {progress.log_likelihood / self.n_samples:.4f}",
+            *([] if score is None else [f"validation {score:.4f}"]),
+            f"{time.perf_counter() - self.began:.1f} s",
+        ]
+        return "  ".join(parts)
+
+    def close(self) -> None:
+        """End the line that was drawn over."""
+        if self.live:
+            self.stream.write("\n")
+            self.stream.flush()

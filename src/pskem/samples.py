@@ -1,0 +1,192 @@
+"""Training data as the engine wants it: ordered, standardised, features first, in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.structures import FloatArray
+
+__all__ = [
+    "Chunk",
+    "Coordinates",
+    "Samples",
+    "arrange",
+    "canonical_order",
+    "locate",
+    "measure",
+    "standardise",
+]
+
+#: Samples per chunk: phi, the log densities and the responsibilities of one chunk stay in cache.
+CHUNK = 2048
+#: Chunks per task. Fixed, so that the order of all sums is too.
+CHUNKS_PER_TASK = 4
+
+
+class Coordinates(NamedTuple):
+    """Standardised coordinates of a block, (x - shift) / scale, with shift and scale (m,)."""
+
+    shift: FloatArray
+    scale: FloatArray
+
+    @property
+    def log_volume(self) -> float:
+        """log |dx / dx_standardised|: subtract it from a log density of standardised x."""
+        return float(np.log(self.scale).sum())
+
+
+class Chunk(NamedTuple):
+    """A range of samples, sorted by class.
+
+    start, stop : the range
+    classes : (c,), the classes in it
+    bounds : (c + 1,), where each of them begins, counted from ``start``
+    """
+
+    start: int
+    stop: int
+    classes: NDArray[np.intp]
+    bounds: NDArray[np.intp]
+
+
+class Samples(NamedTuple):
+    """All samples of one block, standardised and sorted by class.
+
+    X : (m, N)
+    bounds : (L + 1,), where each class begins
+    tasks : the chunks, in groups that one thread works off in one go
+    """
+
+    X: FloatArray
+    bounds: NDArray[np.intp]
+    tasks: Sequence[Sequence[Chunk]]
+
+    @property
+    def n_samples(self) -> int:
+        return self.X.shape[1]
+
+    @property
+    def labels(self) -> NDArray[np.intp]:
+        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+
+
+def cut(bounds: NDArray[np.intp]) -> list[list[Chunk]]:
+    """Tasks of chunks. A class that fills a chunk has its own; smaller ones share."""
+    chunks: list[Chunk] = []
+    pending: list[int] = []
+
+    def flush() -> None:
+        if pending:
+            edges = bounds[[*pending, pending[-1] + 1]]
+            chunks.append(Chunk(int(edges[0]), int(edges[-1]), np.array(pending), edges - edges[0]))
+            pending.clear()
+
+    for j, size in enumerate(np.diff(bounds)):
+        if size == 0 or size > CHUNK or (pending and bounds[j + 1] - bounds[pending[0]] > CHUNK):
+            flush()
+        if size > CHUNK:
+            edges = np.linspace(bounds[j], bounds[j + 1], -(-size // CHUNK) + 1).astype(int)
+            chunks += [
+                Chunk(int(low), int(high), np.array([j]), np.array([0, high - low]))
+                for low, high in pairwise(edges)
+            ]
+        elif size > 0:
+            pending.append(j)
+    flush()
+    return [chunks[i : i + CHUNKS_PER_TASK] for i in range(0, len(chunks), CHUNKS_PER_TASK)]
+
+
+def canonical_order(X: FloatArray, labels: NDArray[np.intp]) -> NDArray[np.intp]:
+    """An order of the samples, by class and then by a hash of the row, that the rows alone decide.
+
+    Everything random in a fit draws on this order, so a permutation of the rows of X, (N, M),
+    does not change the fit. It is also the sorting by class that the engine needs.
+    """
+    key = np.zeros(len(X), dtype=np.uint64)
+    for low in range(0, len(X), CHUNK):
+        rows = np.add(X[low : low + CHUNK], 0.0, dtype=np.float64)  # -0.0 becomes 0.0
+        bits = np.ascontiguousarray(rows.T).view(np.uint64)
+        part = key[low : low + CHUNK]
+        for column in bits:
+            # The mixing steps of splitmix64 (Steele, Lea & Flood, 2014): every bit of the value
+            # reaches every bit of the key, which a plain weighted sum does not give for floats
+            # with short mantissas.
+            part ^= column
+            part += np.uint64(0x9E3779B97F4A7C15)
+            part ^= part >> np.uint64(30)
+            part *= np.uint64(0xBF58476D1CE4E5B9)
+            part ^= part >> np.uint64(27)
+            part *= np.uint64(0x94D049BB133111EB)
+            part ^= part >> np.uint64(31)
+    return np.lexsort((key, labels))
+
+
+def arrange(
+    X: FloatArray,
+    labels: NDArray[np.intp],
+    order: NDArray[np.intp],
+    blocks: Sequence[NDArray[np.intp]],
+    n_classes: int,
+) -> list[Samples]:
+    """The samples of each block, in the given order, which must be sorted by class.
+
+    This is the one copy of the data, (N, M), that a fit makes; it is not standardised yet.
+    """
+    features = np.concatenate(blocks)
+    data = np.empty((len(features), len(order)), dtype=X.dtype)
+    for low in range(0, len(order), CHUNK):
+        data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
+    bounds = np.searchsorted(labels[order], np.arange(n_classes + 1)).astype(np.intp)
+    ends = np.cumsum([len(block) for block in blocks])
+    tasks = cut(bounds)
+    return [Samples(part, bounds, tasks) for part in np.split(data, ends[:-1])]
+
+
+def measure(X: FloatArray, common_scale: bool = False) -> Coordinates:
+    """Mean and standard deviation of each feature of X (m, N), or one common scale for all.
+
+    A constant feature has scale 1.
+    """
+    shift = np.empty(len(X), dtype=X.dtype)
+    spread = np.empty(len(X))
+    for a, row in enumerate(X):
+        largest = float(np.abs(row).max())
+        # Dividing by the largest value first keeps sums and squares of huge values finite.
+        unit = largest if largest > np.finfo(X.dtype).tiny else 1.0
+        mean = float(np.mean(row / unit, dtype=np.float64)) * unit
+        shift[a] = np.clip(mean, row.min(), row.max())
+        deviation = row / unit - shift[a] / unit
+        spread[a] = np.sqrt(np.mean(np.square(deviation, dtype=np.float64))) * unit
+        if spread[a] <= 10 * np.finfo(X.dtype).eps * largest or spread[a] < np.finfo(X.dtype).tiny:
+            spread[a] = 0.0
+    if common_scale:
+        unit = float(spread.max()) or 1.0
+        spread[:] = np.sqrt(np.mean((spread / unit) ** 2)) * unit
+    return Coordinates(shift, np.where(spread > 0.0, spread, 1.0))
+
+
+def standardise(samples: Samples, coordinates: Coordinates) -> Samples:
+    """The samples in these coordinates. Overwrites ``samples.X``."""
+    for row, shift, scale in zip(samples.X, *coordinates, strict=True):
+        row -= shift
+        row /= scale
+    return samples
+
+
+#: Standardised values at prediction are cut off here, where squares are still finite. Beyond it
+#: every sample is equally, and hopelessly, far from all kernels.
+FARTHEST = {np.dtype(np.float64): 1e100, np.dtype(np.float32): 1e12}
+
+
+def locate(X: FloatArray, features: NDArray[np.intp], coordinates: Coordinates) -> FloatArray:
+    """Rows of X (n, M) in the coordinates of a block: (m, n)."""
+    with np.errstate(over="ignore"):
+        part = X[:, features] - coordinates.shift.astype(X.dtype, copy=False)
+        part /= coordinates.scale.astype(X.dtype, copy=False)
+    far = FARTHEST[X.dtype]
+    return np.ascontiguousarray(np.clip(part, -far, far).T)

@@ -1,0 +1,264 @@
+"""Train all blocks of a model: starts, passes in lock-step, validation, the best one kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice, pairwise
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.em import SMALLEST_FLOOR, Health, Pass, em_passes
+from pskem.initialise import Recipe, Start, initialise
+from pskem.kernels import Kernels, prepare
+from pskem.likelihood import block_log_likelihood
+from pskem.parallel import Mapper
+from pskem.samples import (
+    CHUNK,
+    Coordinates,
+    Samples,
+    arrange,
+    canonical_order,
+    locate,
+    measure,
+    standardise,
+)
+from pskem.structures import FloatArray, Structure
+
+__all__ = [
+    "Data",
+    "Holdout",
+    "Observer",
+    "Plan",
+    "Progress",
+    "Run",
+    "make_data",
+    "make_holdout",
+    "split",
+    "train",
+]
+
+
+class Plan(NamedTuple):
+    """Everything that decides a fit, apart from the data."""
+
+    structure: Structure
+    blocks: Sequence[NDArray[np.intp]]
+    n_components: Sequence[int]
+    starts: Sequence[Start]
+    recipe: Recipe
+    n_init: int
+    reg_covar: float
+    max_iter: int
+    tol: float
+    early_stopping: bool
+    n_iter_no_change: int | None
+    seed: int
+
+
+class Data(NamedTuple):
+    """The training samples of each block, and their coordinates."""
+
+    samples: Sequence[Samples]
+    coordinates: Sequence[Coordinates]
+
+
+class Holdout(NamedTuple):
+    """Validation data, in the coordinates of each block, (m, n) each, labels (n,), log priors."""
+
+    X: Sequence[FloatArray]
+    labels: NDArray[np.intp]
+    log_prior: FloatArray
+
+
+class Progress(NamedTuple):
+    """What an observer learns after a pass."""
+
+    start: int
+    iteration: int
+    kernels: Sequence[Kernels]
+    log_likelihood: float
+    validation_score: float | None
+
+
+class Observer(Protocol):
+    def __call__(self, progress: Progress) -> bool:
+        """See a pass; True asks for the training to stop."""
+        ...
+
+
+class Run(NamedTuple):
+    """The outcome of training from one start.
+
+    kernels, health : one per block, of the pass that is kept
+    log_likelihoods : (passes, R), in the user's units, each before the pass's update
+    validation_scores : (passes,) or empty
+    best_iter : the pass that is kept, counted from 1
+    converged : (R,) bool, whether the last gain of the block's log likelihood was below tol
+    stopped : whether anything but the number of passes ended the training
+    """
+
+    kernels: Sequence[Kernels]
+    health: Sequence[Health]
+    log_likelihoods: FloatArray
+    validation_scores: FloatArray
+    best_iter: int
+    converged: NDArray[np.bool_]
+    stopped: bool
+
+    @property
+    def merit(self) -> float:
+        """What the best of several starts has most of."""
+        if len(self.validation_scores):
+            return float(self.validation_scores[self.best_iter - 1])
+        return float(self.log_likelihoods[-1].sum())
+
+
+def split(
+    X: FloatArray,
+    labels: NDArray[np.intp],
+    fraction: float,
+    n_classes: int,
+    seed: int,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Training and validation rows, both sorted by class; a fraction of every class is held out.
+
+    Every class keeps at least one sample for training.
+    """
+    order = canonical_order(X, labels)
+    rng = np.random.default_rng([seed, 1])
+    bounds = np.searchsorted(labels[order], np.arange(n_classes + 1))
+    held_out = np.zeros(len(order), dtype=bool)
+    for low, high in pairwise(bounds):
+        size = min(round(fraction * (high - low)), high - low - 1)
+        held_out[low + rng.permutation(high - low)[:size]] = True
+    return order[~held_out], order[held_out]
+
+
+def make_data(
+    X: FloatArray,
+    labels: NDArray[np.intp],
+    rows: NDArray[np.intp] | None,
+    n_classes: int,
+    plan: Plan,
+) -> Data:
+    """Samples of each block from X (N, M), all rows or some, standardised and sorted by class."""
+    order = canonical_order(X, labels) if rows is None else rows
+    samples = arrange(X, labels, order, plan.blocks, n_classes)
+    coordinates = [measure(part.X, plan.structure.common_scale) for part in samples]
+    return Data(
+        [standardise(*pair) for pair in zip(samples, coordinates, strict=True)], coordinates
+    )
+
+
+def make_holdout(
+    X: FloatArray, labels: NDArray[np.intp], prior: FloatArray, data: Data, plan: Plan
+) -> Holdout:
+    """Validation data in the coordinates of the training data."""
+    pairs = zip(plan.blocks, data.coordinates, strict=True)
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(prior)
+    return Holdout([locate(X, *pair) for pair in pairs], labels, log_prior)
+
+
+def train(
+    plan: Plan,
+    data: Data,
+    holdout: Holdout | None,
+    parallel_map: Mapper,
+    observe: Observer,
+) -> Run:
+    """The best of ``n_init`` runs."""
+    best: Run | None = None
+    for i in range(plan.n_init):
+        kernels = [_initial(plan, data, r, i) for r in range(len(plan.blocks))]
+        run = _run(plan, data, kernels, holdout, parallel_map, observe, i)
+        if best is None or run.merit > best.merit:
+            best = run
+    assert best is not None  # n_init >= 1
+    return best
+
+
+def _initial(plan: Plan, data: Data, r: int, i: int) -> Kernels:
+    # Blocks do not overlap, so the smallest feature tells a block apart whatever its place in the
+    # list: permuted blocks get the same starts.
+    rng = np.random.default_rng([plan.seed, 2, i, int(plan.blocks[r].min())])
+    return initialise(
+        plan.structure,
+        data.samples[r],
+        data.coordinates[r],
+        plan.n_components[r],
+        plan.recipe,
+        plan.starts[r],
+        max(plan.reg_covar, SMALLEST_FLOOR),
+        rng,
+    )
+
+
+def _run(
+    plan: Plan,
+    data: Data,
+    kernels: Sequence[Kernels],
+    holdout: Holdout | None,
+    parallel_map: Mapper,
+    observe: Observer,
+    start: int,
+) -> Run:
+    """EM passes from one start until convergence, a stop or the last pass."""
+    N = data.samples[0].n_samples
+    volume = N * np.array([frame.log_volume for frame in data.coordinates])
+    trace: list[FloatArray] = []
+    scores: list[float] = []
+    converged = np.zeros(len(plan.blocks), dtype=bool)
+    kept: Pass | None = None
+    best_iter = 0
+    stopped = False
+    passes = em_passes(plan.structure, data.samples, kernels, plan.reg_covar, parallel_map)
+    for p, step in enumerate(islice(passes, plan.max_iter), start=1):
+        trace.append(step.log_likelihoods - volume)
+        if p > 1:
+            converged = (trace[-1] - trace[-2]) / N < plan.tol
+        if holdout is not None:
+            scores.append(accuracy(plan.structure, step.kernels, holdout, parallel_map))
+        if not plan.early_stopping or scores[-1] > max(scores[:-1], default=-np.inf):
+            kept, best_iter = step, p
+        score = scores[-1] if scores else None
+        asked = observe(Progress(start, p, step.kernels, float(trace[-1].sum()), score))
+        exhausted = (
+            plan.early_stopping
+            and plan.n_iter_no_change is not None
+            and p - best_iter >= plan.n_iter_no_change
+        )
+        if asked or exhausted or converged.all():
+            stopped = True
+            break
+    assert kept is not None  # max_iter >= 1
+    return Run(
+        kept.kernels,
+        kept.health,
+        np.array(trace),
+        np.array(scores),
+        best_iter,
+        converged,
+        stopped,
+    )
+
+
+def accuracy(
+    structure: Structure, kernels: Sequence[Kernels], holdout: Holdout, parallel_map: Mapper
+) -> float:
+    """Share of the validation samples that the assembled classifier gets right."""
+    n = len(holdout.labels)
+    prepared = [
+        prepare(structure, theta, X.dtype) for theta, X in zip(kernels, holdout.X, strict=True)
+    ]
+
+    def count(low: int) -> int:
+        joint = holdout.log_prior[:, None] + sum(
+            block_log_likelihood(structure, ready, X[:, low : low + CHUNK])
+            for ready, X in zip(prepared, holdout.X, strict=True)
+        )
+        return int(np.sum(joint.argmax(axis=0) == holdout.labels[low : low + CHUNK]))
+
+    return sum(parallel_map(count, range(0, n, CHUNK))) / n

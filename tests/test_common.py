@@ -1,0 +1,21 @@
+"""scikit-learn's own checks, in full, for every covariance type."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pskem import SharedKernelClassifier, SharedKernelDensity
+
+COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
+
+
+# The checks fit 20 kernels to a handful of samples: kernels do run empty and collapse there.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(
+    [
+        estimator(covariance_type=covariance_type)
+        for estimator in (SharedKernelClassifier, SharedKernelDensity)
+        for covariance_type in COVARIANCE_TYPES
+    ]
+)
+def test_estimator_contract(estimator, check):
+    check(estimator)

@@ -1,0 +1,48 @@
+"""The one-class estimator, beyond its equality with GaussianMixture."""
+
+import numpy as np
+import pytest
+from scipy.integrate import dblquad
+from scipy.special import logsumexp
+
+from pskem import SharedKernelDensity
+from reference import COVARIANCE_TYPES, reference_log_densities
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_methods(labelled, covariance_type):
+    X, _ = labelled
+    model = SharedKernelDensity(n_components=4, covariance_type=covariance_type, random_state=0)
+    model.fit(X)
+    (block,) = model.blocks_
+    log_joint = reference_log_densities(X, model.means_, block.dense_covariances) + np.log(
+        model.weights_
+    )
+    expected = logsumexp(log_joint, axis=1)
+    np.testing.assert_allclose(model.score_samples(X), expected, rtol=1e-9)
+    assert model.score(X) == pytest.approx(expected.mean())
+    np.testing.assert_allclose(
+        model.predict_proba(X), np.exp(log_joint - expected[:, None]), atol=1e-9
+    )
+    np.testing.assert_array_equal(model.predict(X), log_joint.argmax(axis=1))
+    assert model.converged_ is True
+    assert model.sample(3, random_state=0).shape == (3, 5)
+
+
+def test_the_density_integrates_to_one(rng):
+    X = rng.standard_normal((300, 2)) @ [[3.0, 1.0], [0.0, 0.5]] + [100.0, -3.0]
+    model = SharedKernelDensity(n_components=2, random_state=0, max_iter=300).fit(X)
+    total, _ = dblquad(
+        lambda b, a: np.exp(model.score_samples([[a, b]])[0]), 80, 120, -15, 9, epsabs=1e-4
+    )
+    assert total == pytest.approx(1.0, abs=1e-3)
+
+
+def test_warm_start_goes_on(labelled):
+    X, _ = labelled
+    whole = SharedKernelDensity(n_components=5, random_state=0, tol=0, max_iter=9).fit(X)
+    parts = SharedKernelDensity(
+        n_components=5, random_state=0, tol=0, max_iter=4, warm_start=True
+    ).fit(X)
+    parts.set_params(max_iter=5).fit(X)
+    np.testing.assert_allclose(parts.log_likelihoods_, whole.log_likelihoods_[4:], rtol=1e-9)

@@ -1,0 +1,148 @@
+"""What must not change a result: threads, the order of rows, the order of blocks."""
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from pskem import SharedKernelClassifier, SharedKernelDensity
+from pskem.parallel import n_threads, workers
+from pskem.samples import canonical_order
+from reference import COVARIANCE_TYPES
+
+
+@pytest.fixture(scope="module")
+def large():
+    """Enough samples for several tasks per block."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(4, size=30_000)
+    return rng.standard_normal((30_000, 6)) + rng.standard_normal((4, 6))[y], y
+
+
+def arrays(model):
+    yield model.log_likelihoods_
+    for block in model.blocks_:
+        yield from (block.features, block.weights, block.means, block.covariances)
+
+
+def assert_same_bits(one, two):
+    for a, b in zip(arrays(one), arrays(two), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_same_bits_for_every_number_of_threads(large, covariance_type, dtype):
+    X, y = large[0].astype(dtype), large[1]
+    settings = {
+        "n_components": 7,
+        "n_blocks": 2,
+        "covariance_type": covariance_type,
+        "max_iter": 4,
+        "tol": 0,
+        "random_state": 0,
+    }
+    one = SharedKernelClassifier(**settings, n_jobs=1).fit(X, y)
+    for n_jobs in (2, 3, None):
+        other = SharedKernelClassifier(**settings, n_jobs=n_jobs).fit(X, y)
+        assert_same_bits(one, other)
+        np.testing.assert_array_equal(one.predict_log_proba(X), other.predict_log_proba(X))
+
+
+@pytest.mark.filterwarnings("ignore:Kernels collapsed")
+@pytest.mark.parametrize("init", ["k-means++", "kmeans", "random"])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_row_order_changes_nothing_but_rounding(labelled, rng, init, early_stopping):
+    X, y = labelled
+    order = rng.permutation(len(X))
+    settings = {
+        "n_components": 6,
+        "init": init,
+        "init_range": (-10, 10),
+        "init_scale": 10.0,
+        "max_iter": 10,
+        "tol": 0,
+        "early_stopping": early_stopping,
+        "random_state": 0,
+    }
+    one = SharedKernelClassifier(**settings).fit(X, y)
+    two = SharedKernelClassifier(**settings).fit(X[order], y[order])
+    np.testing.assert_allclose(one.log_likelihoods_, two.log_likelihoods_, rtol=1e-9)
+    np.testing.assert_allclose(one.blocks_[0].means, two.blocks_[0].means, rtol=1e-6)
+    assert one.best_iter_ == two.best_iter_
+
+
+def test_the_canonical_order_depends_on_values_alone(rng):
+    X = rng.integers(3, size=(500, 4)).astype(float)  # short mantissas, many ties
+    y = rng.integers(2, size=500)
+    shuffled = rng.permutation(500)
+    one, two = canonical_order(X, y), canonical_order(X[shuffled], y[shuffled])
+    np.testing.assert_array_equal(X[one], X[shuffled][two])
+    np.testing.assert_array_equal(y[one], np.sort(y))
+    np.testing.assert_array_equal(np.sort(one), np.arange(500))
+    negative_zero = np.where(X == 0.0, -0.0, X)
+    np.testing.assert_array_equal(canonical_order(negative_zero, y), one)
+    # 81 distinct rows fall into 81 runs: no two different rows share a key.
+    runs = 1 + np.any(np.diff(X[one][y[one] == 0], axis=0) != 0, axis=1).sum()
+    assert runs == len(np.unique(X[y == 0], axis=0))
+
+
+def test_permuted_blocks_give_the_same_result(labelled):
+    X, y = labelled
+    partition = [[0, 3], [1], [2, 4]]
+    for init in ("k-means++", "random"):
+        settings = {"n_components": 4, "init": init, "max_iter": 8, "tol": 0, "random_state": 1}
+        one = SharedKernelClassifier(partition=partition, **settings).fit(X, y)
+        two = SharedKernelClassifier(partition=partition[::-1], **settings).fit(X, y)
+        np.testing.assert_allclose(
+            one.class_log_likelihood(X), two.class_log_likelihood(X), rtol=1e-12
+        )
+        for a, b in zip(one.blocks_, two.blocks_[::-1], strict=True):
+            np.testing.assert_array_equal(a.means, b.means)
+            np.testing.assert_array_equal(a.covariances, b.covariances)
+
+
+def test_random_state_decides(labelled):
+    X, y = labelled
+    same = [
+        SharedKernelClassifier(n_components=5, partition="random", n_blocks=2, random_state=4)
+        for _ in range(2)
+    ]
+    assert_same_bits(*(model.fit(X, y) for model in same))
+    starts = {
+        SharedKernelDensity(n_components=5, random_state=s, tol=0, max_iter=1).fit(X).means_[0, 0]
+        for s in range(5)
+    }
+    assert len(starts) > 1
+
+
+def test_n_threads(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert n_threads(3) == 3
+    assert n_threads(None) == n_threads(-1) >= 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert n_threads(None) == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "nonsense")
+    assert n_threads(None) == n_threads(-1)
+
+
+def blas_threads():
+    return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+
+def test_blas_is_held_to_one_thread_inside():
+    before = blas_threads()
+    with workers(2) as parallel_map:
+        assert set(blas_threads()) == {1}
+        assert parallel_map(lambda task: set(blas_threads()), range(4)) == [{1}] * 4
+    assert blas_threads() == before
+
+
+def test_an_error_in_a_worker_reaches_the_caller_and_frees_blas():
+    before = blas_threads()
+
+    def fail(task):
+        raise RuntimeError(f"task {task}")
+
+    with pytest.raises(RuntimeError, match="task 0"), workers(2) as parallel_map:
+        parallel_map(fail, range(3))
+    assert blas_threads() == before

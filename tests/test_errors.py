@@ -1,0 +1,181 @@
+"""Bad input: an error that names the parameter, what was given and what is accepted."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from pskem import SharedKernelClassifier, SharedKernelDensity
+
+X = np.random.default_rng(0).standard_normal((60, 4))
+y = np.arange(60) % 3
+EYE = np.array([np.eye(4)] * 2)
+
+
+def start(weights=None, means=None, covariances=None, **others):
+    return {
+        "n_components": 2,
+        "n_blocks": 1,
+        "weights_init": weights,
+        "means_init": means,
+        "covariances_init": covariances,
+        **others,
+    }
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "n_components=0 must be an integer of at least 1"),
+        ({"n_components": 2.5}, "n_components=2.5 must be an integer"),
+        ({"n_components": True, "n_blocks": 2}, "n_components=True must be an integer"),
+        ({"n_components": [2, 3], "n_blocks": 3}, "2 entries for 3 block"),
+        ({"n_components": [2, 0], "n_blocks": 2}, r"n_components\[1\]=0 must be"),
+        ({"n_blocks": 5}, "n_blocks=5 is more than the 4 feature"),
+        ({"partition": [[0, 1], [1]]}, "more than once"),
+        ({"partition": [[0, 4]]}, "holds 4, but X has 4"),
+        ({"covariance_type": "round"}, "covariance_type='round' is not known. Accepted: 'full'"),
+        ({"init": "best"}, "init='best' is not known. Accepted: 'k-means"),
+        ({"init_range": (1, 1)}, r"init_range=\(1, 1\) must be a pair"),
+        ({"init_range": 3}, "init_range=3 must be a pair"),
+        ({"init_scale": 0}, "init_scale=0 must be a finite number above 0"),
+        ({"n_init": 0}, "n_init=0 must be an integer of at least 1"),
+        ({"reg_covar": -1}, "reg_covar=-1 must be a finite number of at least 0"),
+        ({"reg_covar": np.nan}, "reg_covar=nan must be"),
+        ({"max_iter": 0}, "max_iter=0 must be an integer of at least 1"),
+        ({"tol": -1e-3}, "tol=-0.001 must be"),
+        ({"tol": "small"}, "tol='small' must be"),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be .* above 0 and below 1"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change=0 must be .* at least 1 or None"),
+        ({"priors": "equal"}, "priors='equal' is not known. Accepted: 'uniform'"),
+        ({"priors": [0.5, 0.5]}, r"priors has shape \(2,\).*each of the 3 classes"),
+        ({"priors": [0.5, 0.4, 0.2]}, "must not be negative and must sum to 1"),
+        ({"priors": [1.5, -0.5, 0.0]}, "must not be negative"),
+        (start(weights=np.ones((3, 2))), "every row must sum to 1, but row 0 sums to 2"),
+        (start(weights=[[0.5, 0.5], [0, 0], [1, 0]]), "class.es. 1 .* no kernel at all"),
+        (start(weights=[[1.5, -0.5]] * 3), "negative values"),
+        (start(weights=np.ones((2, 2)) / 2), r"shape \(2, 2\); accepted here: \(3, 2\)"),
+        (start(means=np.zeros((3, 4))), r"means_init has shape \(3, 4\); accepted here: \(2, 4\)"),
+        (start(means=np.full((2, 4), np.nan)), "means_init holds NaN"),
+        (start(means=[["a"] * 4] * 2), "must hold numbers"),
+        (start(covariances=np.eye(3)), r"accepted here: \(2, 4, 4\)"),
+        (start(covariances=-EYE), r"not positive definite \(kernel 0\)"),
+        (start(covariances=EYE + np.triu(np.ones((4, 4)), 1)), "must be symmetric"),
+        (
+            start(covariances=EYE * [[[1]], [[2]]], covariance_type="tied"),
+            r"not of covariance_type='tied'. Give .* of shape \(4, 4\)",
+        ),
+        (
+            start(covariances=EYE + 0.1, covariance_type="diag"),
+            r"not of covariance_type='diag'",
+        ),
+        (start(means=np.zeros((2, 2)), n_blocks=2), "means_init must be a list with one array"),
+        (
+            start(weights=[np.ones((3, 2)) / 2], n_blocks=2),
+            "each of the 2 blocks, got 1 entries",
+        ),
+        (
+            start(means=[np.zeros((2, 2)), np.zeros((2, 3))], n_blocks=2),
+            r"means_init \(block 1\) has shape \(2, 3\)",
+        ),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    model = SharedKernelClassifier(**parameters)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+    assert not hasattr(model, "blocks_")
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite(bad):
+    broken = X.copy()
+    broken[3, 1] = bad
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        SharedKernelClassifier(n_components=2).fit(broken, y)
+    model = SharedKernelClassifier(n_components=2, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        model.predict(broken)
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        SharedKernelDensity(n_components=2).fit(broken)
+
+
+@pytest.mark.parametrize(
+    ("data", "labels", "message"),
+    [
+        (X[0], y, "Expected 2D array, got 1D"),
+        (X[:0], y[:0], "Found array with 0 sample"),
+        (X[:, :0], y, "0 feature"),
+        (X, y[:-1], "inconsistent numbers of samples"),
+        (X, np.linspace(0, 1, 60), "Unknown label type"),
+        (X, None, "requires y to be passed"),
+        ([["a", "b"]] * 60, y, "could not convert"),
+    ],
+)
+def test_bad_data(data, labels, message):
+    with pytest.raises(ValueError, match=message):
+        SharedKernelClassifier(n_components=2).fit(data, labels)
+
+
+def test_a_failed_fit_keeps_the_last_model():
+    model = SharedKernelClassifier(n_components=2, random_state=0).fit(X, y)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="n_components=0"):
+        model.set_params(n_components=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_bad_arguments_of_methods():
+    model = SharedKernelClassifier(n_components=2, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"X has 3 features, but .* is expecting 4"):
+        model.predict(X[:, :3])
+    with pytest.raises(ValueError, match=r"y holds class.es. \[7\] .* It knows \[0, 1, 2\]"):
+        model.bic(X, np.where(y == 0, 7, y))
+    with pytest.raises(ValueError, match="X has 60 samples and y has 59"):
+        model.aic(X, y[:-1])
+    with pytest.raises(ValueError, match=r"classes holds class.es. \['rose'\]"):
+        model.sample(2, classes="rose")
+    with pytest.raises(ValueError, match="one for each of the n_samples=2"):
+        model.sample(2, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="n_samples=0 must be"):
+        model.sample(0)
+    with pytest.raises(ValueError, match="threshold=0 must be"):
+        model.shared_proportion(threshold=0)
+    with pytest.raises(ValueError, match="y holds class"):
+        model.responsibilities(X, y + 1)
+
+
+def test_bad_validation_data():
+    model = SharedKernelClassifier(n_components=2, early_stopping=True)
+    with pytest.raises(ValueError, match="y_val is missing"):
+        model.fit(X, y, X_val=X)
+    with pytest.raises(ValueError, match="X_val is missing"):
+        model.fit(X, y, y_val=y)
+    with pytest.raises(ValueError, match=r"y_val holds class.es. \[3\]"):
+        model.fit(X, y, X_val=X, y_val=y + 1)
+    with pytest.raises(ValueError, match="expecting 4 features"):
+        model.fit(X, y, X_val=X[:, :2], y_val=y)
+    with pytest.raises(ValueError, match="leaves none to validate on"):
+        model.fit(X[:6], y[:6])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "n_components=0 must be"),
+        ({"n_components": [3]}, r"n_components=\[3\] must be"),
+        ({"weights_init": [0.5, 0.6]}, "row must sum to 1|sum to 1"),
+        ({"weights_init": [[0.5, 0.5]]}, r"shape \(1, 2\); accepted here: \(2,\)"),
+        ({"covariances_init": -EYE}, "not positive definite"),
+    ],
+)
+def test_bad_parameters_of_the_density(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        SharedKernelDensity(**{"n_components": 2, **parameters}).fit(X)
+
+
+def test_density_warm_start_with_other_settings():
+    model = SharedKernelDensity(n_components=2, random_state=0, warm_start=True).fit(X)
+    with pytest.raises(ValueError, match="n_components and covariance_type of the last fit"):
+        model.set_params(n_components=3).fit(X)

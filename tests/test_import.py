@@ -1,0 +1,18 @@
+"""Importing pskem is light: the benchmark measures seconds, this names the modules."""
+
+import json
+import subprocess
+import sys
+
+HEAVY = ("sklearn.cluster", "sklearn.mixture", "sklearn.model_selection", "matplotlib", "pandas")
+
+
+def test_import_brings_nothing_heavy_that_scikit_learn_base_does_not():
+    code = (
+        "import sys, json, sklearn.base; before = set(sys.modules); import pskem;"
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    added = json.loads(done.stdout)
+    assert "pskem.classifier" in added
+    assert not [name for name in added if name.startswith(HEAVY)]
