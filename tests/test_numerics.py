@@ -198,9 +198,7 @@ def test_the_floor_holds_in_units_of_the_data(labelled, covariance_type):
         tol=0,
         max_iter=30,
         random_state=0,
-    )
-    with pytest.warns(match="collapsed"):
-        model.fit(X, y)
+    ).fit(X, y)
     (block,) = model.blocks_
     standardised = block.dense_covariances / np.outer(block.scale, block.scale)
     lowest = np.linalg.eigvalsh(standardised).min()

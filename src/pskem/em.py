@@ -78,11 +78,12 @@ class Health(NamedTuple):
     """What became of the kernels in an M-step.
 
     empty : (K,) bool. No sample is left to the kernel; its mean and covariance stay as they were.
-    floored : (K,) or (1,) int. Directions in which the covariance was lifted to the floor.
+    collapsed : (K,) or (1,) int. Directions in which the covariance had all but vanished, before
+        it was lifted to the floor.
     """
 
     empty: NDArray[np.bool_]
-    floored: NDArray[np.intp]
+    collapsed: NDArray[np.intp]
 
 
 class Pass(NamedTuple):
@@ -156,8 +157,8 @@ def maximisation(
     )
     means = np.where(empty[:, None], before.means, means)
     covariances = structure.keep(empty, before.covariances, covariances)
-    covariances, floored = structure.floor(covariances, max(floor, SMALLEST_FLOOR))
-    return Kernels(weights, means, covariances), Health(empty, floored)
+    covariances, collapsed = structure.floor(covariances, max(floor, SMALLEST_FLOOR))
+    return Kernels(weights, means, covariances), Health(empty, collapsed)
 
 
 def em_passes(

@@ -14,11 +14,13 @@ from sklearn.utils import check_random_state
 
 from pskem import checks
 from pskem.callbacks import DECORATOR_FRAMES, FitTask
+from pskem.em import SMALLEST_FLOOR
 from pskem.initialise import METHODS, Recipe, Start
 from pskem.kernels import Kernels
 from pskem.model import Block
 from pskem.parallel import Mapper
 from pskem.progress import PassBar
+from pskem.samples import CHUNK
 from pskem.structures import STRUCTURES, FloatArray
 from pskem.training import Data, Holdout, Plan, Progress, Run, train
 
@@ -138,8 +140,8 @@ def _warn(plan: Plan, data: Data, run: Run) -> None:
             empty.append(place + _listed(np.flatnonzero(health.empty)))
         # Directions in which all of the data are constant are no fault of the kernels.
         null = _null_directions(plan, samples.X)
-        if (health.floored > null).any():
-            collapsed.append(place + _listed(np.flatnonzero(health.floored > null)))
+        if (health.collapsed > null).any():
+            collapsed.append(place + _listed(np.flatnonzero(health.collapsed > null)))
     if empty:
         warnings.warn(
             f"Kernels ran empty ({'; '.join(empty)}): no sample is left to them, their weights are"
@@ -150,19 +152,22 @@ def _warn(plan: Plan, data: Data, run: Run) -> None:
         )
     if collapsed:
         warnings.warn(
-            f"Kernels collapsed in some direction ({'; '.join(collapsed)}): their covariance was"
-            f" held at the floor of reg_covar={plan.reg_covar:g} times the variance of the data."
-            " Use fewer components, a larger reg_covar or a simpler covariance_type.",
+            f"Kernels collapsed in some direction ({'; '.join(collapsed)}): the samples left to them"
+            f" do not vary there, and reg_covar={plan.reg_covar:g} times the variance of the data"
+            " stands in. Use fewer components, a larger reg_covar or a simpler covariance_type.",
             ConvergenceWarning,
             stacklevel=4 + DECORATOR_FRAMES,
         )
 
 
 def _null_directions(plan: Plan, X: FloatArray) -> int:
-    """Directions of a block in which the data as a whole are at the floor."""
-    within = np.cov(X, bias=True).reshape(len(X), len(X)).astype(np.float64)
-    total = plan.structure.compact(within[None])
-    return int(plan.structure.floor(total, plan.reg_covar or 1e-10).n_directions[0])
+    """Directions of a block in which the data as a whole do not vary."""
+    second = np.zeros((len(X), len(X)))  # about the mean, which standardised data have at zero
+    for low in range(0, X.shape[1], CHUNK):
+        part = X[:, low : low + CHUNK].astype(np.float64, copy=False)
+        second += part @ part.T
+    total = plan.structure.compact(second[None] / X.shape[1])
+    return int(plan.structure.floor(total, max(plan.reg_covar, SMALLEST_FLOOR)).n_collapsed[0])
 
 
 def _listed(indices: NDArray[np.intp]) -> str:

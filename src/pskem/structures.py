@@ -24,6 +24,10 @@ FloatArray = NDArray[np.floating[Any]]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
+#: A kernel whose variance in some direction falls below this, relative to the data's, has collapsed
+#: onto fewer dimensions than it has, whatever the floor then makes of it.
+COLLAPSED = 1e-6
+
 
 class Natural(NamedTuple):
     """Kernels in the form that the E-step multiplies with.
@@ -42,10 +46,10 @@ class Natural(NamedTuple):
 
 
 class Floored(NamedTuple):
-    """Covariances after the floor, and in how many directions each kernel (K,) needed it."""
+    """Covariances after the floor, and in how many directions each kernel (K,) had collapsed."""
 
     covariances: FloatArray
-    n_directions: NDArray[np.intp]
+    n_collapsed: NDArray[np.intp]
 
 
 class Structure(Protocol):
@@ -129,20 +133,20 @@ def _clip_eigenvalues(covariance: FloatArray, floor: float) -> tuple[FloatArray,
     if not low.any():
         return covariance, 0
     lifted = covariance + (vectors[:, low] * (floor - values[low])) @ vectors[:, low].T
-    return 0.5 * (lifted + lifted.T), int(low.sum())
+    return 0.5 * (lifted + lifted.T), int((values < min(floor, COLLAPSED)).sum())
 
 
 def _floor_matrices(covariances: FloatArray, floor: float) -> Floored:
     """Clip the eigenvalues of a stack (K, m, m); factorise only, where no eigenvalue is low."""
     K, m, _ = covariances.shape
-    n_directions = np.zeros(K, dtype=np.intp)
+    n_collapsed = np.zeros(K, dtype=np.intp)
     try:
         np.linalg.cholesky(covariances - floor * np.eye(m))
     except np.linalg.LinAlgError:
         covariances = covariances.copy()
         for k in range(K):
-            covariances[k], n_directions[k] = _clip_eigenvalues(covariances[k], floor)
-    return Floored(covariances, n_directions)
+            covariances[k], n_collapsed[k] = _clip_eigenvalues(covariances[k], floor)
+    return Floored(covariances, n_collapsed)
 
 
 def _factor(covariances: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -293,8 +297,8 @@ class Tied:
         return z @ colour.T, 0.5 * (covariance + covariance.T)  # Pulford (2022), eq. (mdacov)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
-        covariance, n_directions = _floor_matrices(covariances[None], floor)
-        return Floored(covariance[0], n_directions)
+        covariance, n_collapsed = _floor_matrices(covariances[None], floor)
+        return Floored(covariance[0], n_collapsed)
 
     def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
         return covariances * scale[:, None] * scale
@@ -350,7 +354,8 @@ class Diagonal(_Separate):
         return origins + shift, moments[:, :m] - shift * shift
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
-        return Floored(np.maximum(covariances, floor), (covariances < floor).sum(axis=1))
+        collapsed = covariances < min(floor, COLLAPSED)
+        return Floored(np.maximum(covariances, floor), collapsed.sum(axis=1))
 
     def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
         return covariances * scale**2
@@ -404,7 +409,8 @@ class Spherical(_Separate):
         return origins + shift, (moments[:, 0] - (shift * shift).sum(axis=1)) / m
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
-        return Floored(np.maximum(covariances, floor), (covariances < floor).astype(np.intp))
+        collapsed = covariances < min(floor, COLLAPSED)
+        return Floored(np.maximum(covariances, floor), collapsed.astype(np.intp))
 
     def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
         return covariances * scale[0] ** 2
