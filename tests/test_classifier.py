@@ -117,6 +117,7 @@ def test_labels_of_any_kind(labelled):
     np.testing.assert_array_equal(one.predict_proba(X), np.ones((len(X), 1)))
 
 
+@pytest.mark.filterwarnings("ignore:Support for the dataframe interchange")  # scikit-learn < 1.9
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_data_frames_in(labelled, frame):
     X, y = labelled
