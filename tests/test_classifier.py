@@ -317,8 +317,11 @@ def test_warm_start_goes_on(labelled):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_components": 7}, "n_components of the last fit"),
-        ({"covariance_type": "diag"}, "covariance_type='full' as in the last fit"),
+        ({"n_components": 7}, r"n_components of the last fit, \[5, 5\], not \[7, 7\]"),
+        ({"covariance_type": "diag"}, "covariance_type of the last fit, 'full', not 'diag'"),
+        ({"n_blocks": 1}, r"blocks of the last fit, \[\[0, 1, 2\], \[3, 4\]\], not"),
+        ({"partition": "interleaved"}, "blocks of the last fit"),
+        ({"partition": "random", "n_blocks": 3}, "blocks of the last fit"),
     ],
 )
 def test_warm_start_with_other_settings_is_refused(fitted, labelled, change, message):
@@ -326,8 +329,12 @@ def test_warm_start_with_other_settings_is_refused(fitted, labelled, change, mes
     fitted.set_params(warm_start=True, **change)
     with pytest.raises(ValueError, match=message):
         fitted.fit(X, y)
-    with pytest.raises(ValueError, match="needs the classes of the last fit"):
-        fitted.fit(X, y + 1)
+
+
+def test_warm_start_with_other_classes_is_refused(fitted, labelled):
+    X, y = labelled
+    with pytest.raises(ValueError, match=r"needs the classes of the last fit, \[0, 1, 2\]"):
+        fitted.set_params(warm_start=True).fit(X, y + 1)
 
 
 def test_samples_come_from_the_model(labelled):
@@ -384,12 +391,39 @@ def test_expansion_has_a_limit(labelled):
 def test_truth_about_convergence(labelled):
     X, y = labelled
     model = SharedKernelClassifier(n_components=8, n_blocks=2, max_iter=3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="max_iter=3 passes ended before"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=3 ended the training before"):
         model.fit(X, y)
     assert not model.converged_.any()
     # tol=0 asks for a number of passes; that is no failure, and no convergence either.
     model.set_params(tol=0).fit(X, y)
     assert not model.converged_.any()
+
+
+def test_no_tolerance_runs_all_passes():
+    """Also when the likelihood stands still and rounding makes it fall."""
+    X, y = load_iris(return_X_y=True)
+    model = SharedKernelClassifier(n_components=3, tol=0, max_iter=120, random_state=1).fit(X, y)
+    assert model.n_iter_ == 120
+    assert np.diff(model.log_likelihoods_, axis=0).min() <= 0.0
+    assert not model.converged_.any()
+
+
+def test_no_warning_for_the_frame_that_was_fitted(labelled):
+    X, y = labelled
+    table = pd.DataFrame(X, columns=list("abcde"))
+    model = SharedKernelClassifier(n_components=2, random_state=0).fit(table, y)
+    for method in (model.aic, model.bic, model.responsibilities):
+        method(table, y)
+
+
+def test_identical_starts_are_run_once(labelled, monkeypatch):
+    X, y = labelled
+    model = SharedKernelClassifier(n_components=2, random_state=0, tol=0, max_iter=2).fit(X, y)
+    runs = []
+    run = training._run
+    monkeypatch.setattr(training, "_run", lambda *a: runs.append(1) or run(*a))
+    model.set_params(n_init=5, warm_start=True).fit(X, y)
+    assert len(runs) == 1
 
 
 def test_empty_kernels_are_reported_and_harmless(labelled):
@@ -463,13 +497,18 @@ def test_verbose_prints_to_stderr(labelled, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     lines = err.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 4
     assert "pass 1/12" in lines[0]
     assert "log likelihood/sample" in lines[0]
     assert "pass 10/12" in lines[1]
+    assert "pass 12/12" in lines[2]
+    assert lines[3] == "done after 12 passes"
+    SharedKernelClassifier(n_components=2, verbose=2, random_state=0).fit(X, y)
+    lines = capsys.readouterr().err.splitlines()
+    assert f"converged after {len(lines) - 1} passes" == lines[-1]
 
 
-def test_progress_bar_on_a_terminal():
+def test_progress_bar_on_a_terminal(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -477,12 +516,15 @@ def test_progress_bar_on_a_terminal():
     stream = Terminal()
     bar = PassBar(max_iter=4, n_init=2, n_samples=10, every=10, stream=stream)
     assert bar(Progress(1, 2, [], -30.0, 0.875)) is False
-    bar.close()
+    bar.close("done")
     text = stream.getvalue()
     assert text.startswith("\r")
-    assert text.endswith("\n")
-    assert "start 2/2 [############............] pass 2/4" in text
-    assert "log likelihood/sample -3.0000  validation 0.8750" in text
+    assert text.endswith("\ndone\n")
+    assert "start 2/2 [########........] pass 2/4" in text
+    assert "log likelihood/sample -3.0000" in text
+    monkeypatch.setenv("COLUMNS", "30")
+    bar(Progress(1, 3, [], -30.0, 0.875))
+    assert len(stream.getvalue().split("\x1b[K")[-1]) == 29
 
 
 @pytest.mark.skipif(

@@ -1,6 +1,7 @@
 """Bad input: an error that names the parameter, what was given and what is accepted."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -27,6 +28,8 @@ def start(weights=None, means=None, covariances=None, **others):
     [
         ({"n_components": 0}, "n_components=0 must be an integer of at least 1"),
         ({"n_components": 2.5}, "n_components=2.5 must be an integer"),
+        ({"n_components": "ten"}, "n_components='ten' must be an integer"),
+        ({"n_components": None}, "n_components=None must be an integer"),
         ({"n_components": True, "n_blocks": 2}, "n_components=True must be an integer"),
         ({"n_components": [2, 3], "n_blocks": 3}, "2 entries for 3 block"),
         ({"n_components": [2, 0], "n_blocks": 2}, r"n_components\[1\]=0 must be"),
@@ -36,6 +39,7 @@ def start(weights=None, means=None, covariances=None, **others):
         ({"covariance_type": "round"}, "covariance_type='round' is not known. Accepted: 'full'"),
         ({"init": "best"}, "init='best' is not known. Accepted: 'k-means"),
         ({"init_range": (1, 1)}, r"init_range=\(1, 1\) must be a pair"),
+        ({"init_range": None}, "init_range=None must be a pair"),
         ({"init_range": 3}, "init_range=3 must be a pair"),
         ({"init_scale": 0}, "init_scale=0 must be a finite number above 0"),
         ({"n_init": 0}, "n_init=0 must be an integer of at least 1"),
@@ -46,6 +50,14 @@ def start(weights=None, means=None, covariances=None, **others):
         ({"tol": "small"}, "tol='small' must be"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be .* above 0 and below 1"),
         ({"n_iter_no_change": 0}, "n_iter_no_change=0 must be .* at least 1 or None"),
+        ({"n_jobs": 0}, "n_jobs=0 must be None"),
+        ({"n_jobs": "2"}, "n_jobs='2' must be None"),
+        ({"verbose": "yes"}, "verbose='yes' must be an integer"),
+        ({"verbose": None}, "verbose=None must be an integer"),
+        ({"random_state": "abc"}, "random_state='abc' is not accepted"),
+        ({"random_state": -1}, "random_state=-1 is not accepted: give None, an integer"),
+        ({"early_stopping": "False"}, "early_stopping='False' must be True or False"),
+        ({"warm_start": "yes"}, "warm_start='yes' must be True or False"),
         ({"priors": "equal"}, "priors='equal' is not known. Accepted: 'uniform'"),
         ({"priors": [0.5, 0.5]}, r"priors has shape \(2,\).*each of the 3 classes"),
         ({"priors": [0.5, 0.4, 0.2]}, "must not be negative and must sum to 1"),
@@ -53,10 +65,14 @@ def start(weights=None, means=None, covariances=None, **others):
         (start(weights=np.ones((3, 2))), "every row must sum to 1, but row 0 sums to 2"),
         (start(weights=[[0.5, 0.5], [0, 0], [1, 0]]), "class.es. 1 .* no kernel at all"),
         (start(weights=[[1.5, -0.5]] * 3), "negative values"),
-        (start(weights=np.ones((2, 2)) / 2), r"shape \(2, 2\); accepted here: \(3, 2\)"),
+        (
+            start(weights=np.ones((2, 2)) / 2),
+            r"shape \(2, 2\); accepted here: \(3, 2\), \(n_classes, n_comp",
+        ),
         (start(means=np.zeros((3, 4))), r"means_init has shape \(3, 4\); accepted here: \(2, 4\)"),
         (start(means=np.full((2, 4), np.nan)), "means_init holds NaN"),
-        (start(means=[["a"] * 4] * 2), "must hold numbers"),
+        (start(means=[["a"] * 4] * 2), "must be an array of numbers"),
+        (start(means=[[1, 2], [3]]), "rows of equal length"),
         (start(covariances=np.eye(3)), r"accepted here: \(2, 4, 4\)"),
         (start(covariances=-EYE), r"not positive definite \(kernel 0\)"),
         (start(covariances=EYE + np.triu(np.ones((4, 4)), 1)), "must be symmetric"),
@@ -118,12 +134,46 @@ def test_bad_data(data, labels, message):
         SharedKernelClassifier(n_components=2).fit(data, labels)
 
 
-def test_a_failed_fit_keeps_the_last_model():
-    model = SharedKernelClassifier(n_components=2, random_state=0).fit(X, y)
-    before = model.predict_proba(X)
-    with pytest.raises(ValueError, match="n_components=0"):
-        model.set_params(n_components=0).fit(X, y)
-    np.testing.assert_array_equal(model.predict_proba(X), before)
+@pytest.mark.parametrize("estimator", [SharedKernelClassifier, SharedKernelDensity])
+def test_a_failed_or_interrupted_fit_keeps_the_last_model(estimator, monkeypatch):
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = estimator(n_components=2, random_state=0).fit(frame, y)
+    before = model.score_samples(frame)
+    other = frame.assign(e=1.0)[list("edcba")]
+    with pytest.raises(ValueError, match="means_init has shape"):
+        model.set_params(means_init=np.zeros((2, 1))).fit(other, y)
+    np.testing.assert_array_equal(model.score_samples(frame), before)
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pskem.fitting.train", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(means_init=None, verbose=1).fit(other, y)
+    np.testing.assert_array_equal(model.score_samples(frame), before)
+    np.testing.assert_array_equal(model.feature_names_in_, list("abcd"))
+    with pytest.raises(ValueError, match="feature names"):
+        model.score_samples(other)
+    fresh = estimator(n_components=2)
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(X, y)
+    assert not hasattr(fresh, "n_features_in_")
+
+
+@pytest.mark.parametrize("factor", [1e155, 1e-162, 1e-310])
+def test_values_whose_squares_are_out_of_range(factor):
+    with pytest.raises(ValueError, match=r"feature.s. 0, 1, 2, 3 vary by .* rescale"):
+        SharedKernelClassifier(n_components=2).fit(X * factor, y)
+
+
+@pytest.mark.parametrize("factor", [1e120, 1e-120])
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_values_that_are_nearly_out_of_range(factor, covariance_type):
+    settings = {"n_components": 2, "covariance_type": covariance_type, "random_state": 0}
+    model = SharedKernelClassifier(**settings).fit(X * factor, y)
+    proba = model.predict_proba(X * factor)
+    assert np.isfinite(proba).all()
+    assert np.isfinite(model.sample(5, random_state=0)[0]).all()
 
 
 def test_bad_arguments_of_methods():
@@ -134,6 +184,8 @@ def test_bad_arguments_of_methods():
         model.bic(X, np.where(y == 0, 7, y))
     with pytest.raises(ValueError, match="X has 60 samples and y has 59"):
         model.aic(X, y[:-1])
+    with pytest.raises(ValueError, match="y is missing"):
+        model.bic(X, None)
     with pytest.raises(ValueError, match=r"classes holds class.es. \['rose'\]"):
         model.sample(2, classes="rose")
     with pytest.raises(ValueError, match="one for each of the n_samples=2"):
@@ -154,8 +206,10 @@ def test_bad_validation_data():
         model.fit(X, y, y_val=y)
     with pytest.raises(ValueError, match=r"y_val holds class.es. \[3\]"):
         model.fit(X, y, X_val=X, y_val=y + 1)
-    with pytest.raises(ValueError, match="expecting 4 features"):
+    with pytest.raises(ValueError, match=r"X_val and y_val are not accepted.*expecting 4 features"):
         model.fit(X, y, X_val=X[:, :2], y_val=y)
+    with pytest.raises(ValueError, match=r"X_val and y_val are not accepted.*contains NaN"):
+        model.fit(X, y, X_val=np.full_like(X, np.nan), y_val=y)
     with pytest.raises(ValueError, match="leaves none to validate on"):
         model.fit(X[:6], y[:6])
 
@@ -177,5 +231,5 @@ def test_bad_parameters_of_the_density(parameters, message):
 
 def test_density_warm_start_with_other_settings():
     model = SharedKernelDensity(n_components=2, random_state=0, warm_start=True).fit(X)
-    with pytest.raises(ValueError, match="n_components and covariance_type of the last fit"):
+    with pytest.raises(ValueError, match="n_components of the last fit"):
         model.set_params(n_components=3).fit(X)

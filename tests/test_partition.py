@@ -53,12 +53,17 @@ def test_explicit_blocks_by_index_and_by_name():
         ({"partition": [[0, 0]]}, "feature.s. 0 more than once"),
         ({"partition": [[0, 5]]}, r"partition\[0\] holds 5, but X has 5 feature"),
         ({"partition": [[-1]]}, r"partition\[0\] holds -1"),
-        ({"partition": [[]]}, r"partition\[0\] must be a non-empty"),
+        ({"partition": [[]]}, r"partition\[0\]=\[\] must be a non-empty"),
+        ({"partition": ["a", "b"]}, "a partition is a list of such lists, one per block"),
+        ({"partition": 3}, "partition=3 must be one of"),
         ({"partition": []}, "empty list"),
         ({"partition": [[0.5]]}, "integer column indices"),
         ({"partition": [[0]], "n_blocks": 2}, "n_blocks=2 does not match partition"),
         ({"partition": [["a"]]}, "X has no column names"),
-        ({"partition": [["z"]], "feature_names": list("abcde")}, "names column.s. z"),
+        (
+            {"partition": [["z"]], "feature_names": list("abcde")},
+            "names column.s. z .*it has a, b, c",
+        ),
     ],
 )
 def test_bad_partitions_are_refused(arguments, message):
@@ -66,6 +71,7 @@ def test_bad_partitions_are_refused(arguments, message):
         partition_features(5, **arguments)
 
 
-def test_a_partition_that_is_no_list_is_refused():
-    with pytest.raises(TypeError, match="partition=3 must be one of"):
-        partition_features(5, partition=3)
+@pytest.mark.parametrize("n_features", [0, 4.5, "a", True])
+def test_a_bad_number_of_features_is_refused(n_features):
+    with pytest.raises(ValueError, match=r"n_features=.* must be an integer of at least 1"):
+        partition_features(n_features)

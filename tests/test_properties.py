@@ -68,7 +68,7 @@ def test_any_fit_gives_a_valid_model(problem, parameters, data):
         assert np.isfinite(block.means).all()
         np.testing.assert_allclose(block.weights.sum(axis=1), 1.0)
         assert (block.weights >= 0.0).all()
-        assert (np.linalg.eigvalsh(block.dense_covariances) > 0.0).all()
+        assert (np.linalg.eigvalsh(standardised(block)) > 0.0).all()
     trace = model.log_likelihoods_
     assert np.isfinite(trace).all()
     # float32 arithmetic has seven digits; the promise to rounding is for float64.

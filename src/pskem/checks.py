@@ -13,9 +13,11 @@ from pskem.initialise import Start
 from pskem.structures import FloatArray, Structure
 
 __all__ = [
+    "check_boolean",
     "check_choice",
     "check_integer",
     "check_n_components",
+    "check_n_jobs",
     "check_prior",
     "check_range",
     "check_real",
@@ -31,10 +33,25 @@ def check_choice(name: str, value: Any, accepted: Sequence[str]) -> None:
         )
 
 
-def check_integer(name: str, value: Any, low: int, none: bool = False) -> None:
-    if none and value is None:
+def check_boolean(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}={value!r} must be True or False.")
+
+
+def check_n_jobs(value: Any) -> None:
+    if value is not None and (not isinstance(value, Integral) or value == 0):
+        raise ValueError(
+            f"n_jobs={value!r} must be None (all cores), a positive number of threads, or negative"
+            " to leave cores free (-1 is all cores, -2 all but one)."
+        )
+
+
+def check_integer(
+    name: str, value: Any, low: int, none: bool = False, boolean: bool = False
+) -> None:
+    if (none and value is None) or (boolean and isinstance(value, bool)):
         return
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < low:
         also = " or None" if none else ""
         raise ValueError(f"{name}={value!r} must be an integer of at least {low}{also}.")
 
@@ -56,7 +73,7 @@ def check_real(
 
 def check_range(name: str, value: Any) -> tuple[float, float]:
     """A pair (low, high) with low < high."""
-    array = _numbers(name, value)
+    array = np.empty(0) if value is None else _numbers(name, value)
     if array.shape != (2,) or not array[0] < array[1]:
         raise ValueError(f"{name}={value!r} must be a pair of numbers (low, high) with low < high.")
     return float(array[0]), float(array[1])
@@ -64,13 +81,10 @@ def check_range(name: str, value: Any) -> tuple[float, float]:
 
 def check_n_components(value: Any, n_blocks: int) -> list[int]:
     """One number of kernels per block."""
-    if isinstance(value, Integral):
+    if isinstance(value, str) or not np.iterable(value):
         check_integer("n_components", value, 1)
         return [int(value)] * n_blocks
-    try:
-        values = list(value)
-    except TypeError:
-        check_integer("n_components", value, 1)
+    values = list(value)
     if len(values) != n_blocks:
         raise ValueError(
             f"n_components={value!r} has {len(values)} entries for {n_blocks} block(s). Give one"
@@ -122,7 +136,8 @@ def check_starts(
         if w is not None:
             w = check_weights(f"weights_init{place}", w, weight_shape)
         if mu is not None:
-            mu = check_shape(f"means_init{place}", mu, [(K, m)])
+            meaning = "(n_components, features of the block)"
+            mu = check_shape(f"means_init{place}", mu, [(K, m)], meaning)
         if P is not None:
             P = check_shape(f"covariances_init{place}", P, covariance_shapes)
             P = _check_covariances(f"covariances_init{place}", P, K, m, structure)
@@ -132,7 +147,7 @@ def check_starts(
 
 def check_weights(name: str, value: Any, shape: tuple[int, int]) -> FloatArray:
     """Starting weights (L, K): not negative, rows sum to one."""
-    weights = check_shape(name, value, [shape])
+    weights = check_shape(name, value, [shape], "(n_classes, n_components)")
     if (weights < 0.0).any():
         raise ValueError(f"{name} holds negative values; weights are between 0 and 1.")
     sums = weights.sum(axis=1)
@@ -168,18 +183,21 @@ def _numbers(name: str, value: Any) -> FloatArray:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r} must hold numbers only.") from None
+        raise ValueError(
+            f"{name}={value!r} must be an array of numbers, with rows of equal length."
+        ) from None
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinite values; finite numbers are needed.")
     return array
 
 
-def check_shape(name: str, value: Any, accepted: Sequence[tuple[int, ...]]) -> FloatArray:
+def check_shape(
+    name: str, value: Any, accepted: Sequence[tuple[int, ...]], meaning: str = ""
+) -> FloatArray:
     array = _numbers(name, value)
     if array.shape not in accepted:
-        raise ValueError(
-            f"{name} has shape {array.shape}; accepted here: {' or '.join(map(str, accepted))}."
-        )
+        shapes = " or ".join(map(str, accepted)) + (f", {meaning}" if meaning else "")
+        raise ValueError(f"{name} has shape {array.shape}; accepted here: {shapes}.")
     return array
 
 

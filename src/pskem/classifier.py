@@ -9,19 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from pskem import checks, model
 from pskem.callbacks import CallbackSupportMixin, with_callbacks
-from pskem.fitting import check_common, draw_seed, fit_blocks, make_plan, starts_from, to_blocks
+from pskem.fitting import (
+    all_or_nothing,
+    check_common,
+    check_unchanged,
+    draw_seeds,
+    fit_blocks,
+    make_plan,
+    starts_from,
+    to_blocks,
+)
 from pskem.likelihood import log_posterior
 from pskem.model import Block
 from pskem.parallel import workers
 from pskem.partition import partition_features
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import make_data, make_holdout, split
+from pskem.training import Plan, make_data, make_holdout, split
 
 __all__ = ["SharedKernelClassifier"]
 
@@ -205,45 +213,47 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         y : array-like of shape (n_samples,)
         X_val, y_val : array-like, default=None
             Validation data. They are scored after every pass (`validation_scores_`); with
-            ``early_stopping=True`` the best pass is kept, else the last one.
+            ``early_stopping=True`` the best pass is kept, else the last one. In a pipeline they
+            must have gone through the steps before this one.
 
         Returns
         -------
         self : SharedKernelClassifier
         """
         self._check_parameters()
-        before = getattr(self, "blocks_", None) if self.warm_start else None
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], reset=before is None, order="C"
-        )
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        L = len(classes)
-        prior = checks.check_prior(self.priors, np.bincount(labels) / len(labels))
-        validation = self._check_validation(X_val, y_val, classes)
+        with all_or_nothing(self):
+            before = getattr(self, "blocks_", None) if self.warm_start else None
+            X, y = validate_data(
+                self, X, y, dtype=[np.float64, np.float32], reset=before is None, order="C"
+            )
+            check_classification_targets(y)
+            classes, labels = np.unique(y, return_inverse=True)
+            L = len(classes)
+            prior = checks.check_prior(self.priors, np.bincount(labels) / len(labels))
+            validation = self._check_validation(X_val, y_val, classes)
 
-        seed = draw_seed(self.random_state)
-        plan = self._plan(X, classes, before, seed)
-        rows = None
-        if self.early_stopping and validation is None:
-            rows, held_out = split(X, labels, self.validation_fraction, L, seed)
-            if not len(held_out):
-                raise ValueError(
-                    f"validation_fraction={self.validation_fraction} of {len(y)} samples leaves"
-                    " none to validate on. Use a larger fraction, give X_val and y_val, or set"
-                    " early_stopping=False."
-                )
-            validation = X[held_out], labels[held_out]
-        data = make_data(X, labels, rows, L, plan)
-        holdout = None
-        if validation is not None:
-            holdout = make_holdout(*validation, prior, data, plan)
+            (seed,) = draw_seeds(self.random_state)
+            plan = self._plan(X, classes, before, seed)
+            rows = None
+            if self.early_stopping and validation is None:
+                rows, held_out = split(X, labels, self.validation_fraction, L, seed)
+                if not len(held_out):
+                    raise ValueError(
+                        f"validation_fraction={self.validation_fraction} of {len(y)} samples leaves"
+                        " none to validate on. Use a larger fraction, give X_val and y_val, or set"
+                        " early_stopping=False."
+                    )
+                validation = X[held_out], labels[held_out]
+            data = make_data(X, labels, rows, L, plan)
+            holdout = None
+            if validation is not None:
+                holdout = make_holdout(*validation, prior, data, plan)
 
-        def attributes(blocks: list[Block]) -> dict[str, Any]:
-            return {"blocks_": blocks, "classes_": classes, "class_prior_": prior}
+            def attributes(blocks: list[Block]) -> dict[str, Any]:
+                return {"blocks_": blocks, "classes_": classes, "class_prior_": prior}
 
-        with workers(self.n_jobs) as parallel_map:
-            run = fit_blocks(self, plan, data, holdout, parallel_map, X, y, attributes)
+            with workers(self.n_jobs) as parallel_map:
+                run = fit_blocks(self, plan, data, holdout, parallel_map, X, y, attributes)
 
         self.classes_ = classes
         self.class_prior_ = prior
@@ -257,6 +267,7 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     def _check_parameters(self) -> None:
         check_common(self)
+        checks.check_boolean("early_stopping", self.early_stopping)
         checks.check_real("validation_fraction", self.validation_fraction, 0.0, 1.0, strict=True)
         checks.check_integer("n_iter_no_change", self.n_iter_no_change, 1, none=True)
 
@@ -268,55 +279,40 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise ValueError(f"X_val and y_val go together, but {missing} is missing.")
         if X_val is None:
             return None
-        X_val, y_val = validate_data(
-            self, X_val, y_val, dtype=[np.float64, np.float32], reset=False, order="C"
-        )
+        try:
+            X_val, y_val = validate_data(
+                self, X_val, y_val, dtype=[np.float64, np.float32], reset=False, order="C"
+            )
+        except ValueError as error:
+            raise ValueError(f"X_val and y_val are not accepted. {error}") from None
         return X_val, self._encode(y_val, classes, "y_val")
 
     def _plan(
         self, X: FloatArray, classes: NDArray[Any], before: list[Block] | None, seed: int
-    ) -> Any:
-        structure = STRUCTURES[self.covariance_type]
-        if before is not None:
-            blocks = [block.features for block in before]
-            self._check_warm_start(before, classes)
-            n_components = [len(block.means) for block in before]
-            starts = starts_from(before)
+    ) -> Plan:
+        names = getattr(self, "feature_names_in_", None)
+        rng = np.random.default_rng([seed, 0])
+        blocks = partition_features(X.shape[1], self.n_blocks, self.partition, rng, names)
+        n_components = checks.check_n_components(self.n_components, len(blocks))
+        if before is None:
+            structure = STRUCTURES[self.covariance_type]
+            explicit = (self.weights_init, self.means_init, self.covariances_init)
+            starts = checks.check_starts(*explicit, blocks, n_components, len(classes), structure)
         else:
-            names = getattr(self, "feature_names_in_", None)
-            rng = np.random.default_rng([seed, 0])
-            blocks = partition_features(X.shape[1], self.n_blocks, self.partition, rng, names)
-            n_components = checks.check_n_components(self.n_components, len(blocks))
-            starts = checks.check_starts(
-                self.weights_init,
-                self.means_init,
-                self.covariances_init,
-                blocks,
-                n_components,
-                len(classes),
-                structure,
-            )
+            if isinstance(self.partition, str) and self.partition == "random":
+                blocks = (
+                    [block.features for block in before] if len(blocks) == len(before) else blocks
+                )
+            check_unchanged(before, self.covariance_type, blocks, n_components)
+            if not np.array_equal(classes, self.classes_):
+                raise ValueError(
+                    f"warm_start=True needs the classes of the last fit, {self.classes_.tolist()},"
+                    f" but y has {classes.tolist()}. Set warm_start=False to start afresh."
+                )
+            starts = starts_from(before)
         return make_plan(
             self, blocks, n_components, starts, seed, self.early_stopping, self.n_iter_no_change
         )
-
-    def _check_warm_start(self, before: list[Block], classes: NDArray[Any]) -> None:
-        if not np.array_equal(classes, self.classes_):
-            raise ValueError(
-                f"warm_start=True needs the classes of the last fit, {self.classes_!r}, but y has"
-                f" {classes!r}. Set warm_start=False to start afresh."
-            )
-        if self.covariance_type != before[0].covariance_type:
-            raise ValueError(
-                f"warm_start=True needs covariance_type={before[0].covariance_type!r} as in the"
-                f" last fit, not {self.covariance_type!r}. Set warm_start=False to start afresh."
-            )
-        asked = checks.check_n_components(self.n_components, len(before))
-        if asked != [len(block.means) for block in before]:
-            raise ValueError(
-                f"warm_start=True needs the n_components of the last fit, not {self.n_components}."
-                " Set warm_start=False to start afresh."
-            )
 
     @staticmethod
     def _encode(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
@@ -348,7 +344,10 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         log_likelihood : ndarray of shape (n_samples, n_blocks, n_classes)
             Its sum over the blocks is :meth:`class_log_likelihood`.
         """
-        X = self._validated(X)
+        return self._block_log_likelihood(self._validated(X))
+
+    def _block_log_likelihood(self, X: FloatArray) -> FloatArray:
+        """The one hook from which every prediction follows, for validated X."""
         with workers(self.n_jobs) as parallel_map:
             return model.block_log_likelihoods(self.blocks_, X, parallel_map)
 
@@ -376,9 +375,11 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         joint : ndarray of shape (n_samples, n_classes)
         """
-        log_likelihood = self.class_log_likelihood(X)
+        return self._joint(self._validated(X))
+
+    def _joint(self, X: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
-            return log_likelihood + np.log(self.class_prior_)
+            return self._block_log_likelihood(X).sum(axis=1) + np.log(self.class_prior_)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log posterior probabilities of the classes.
@@ -453,13 +454,16 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             One array per block; rows sum to one.
         """
         X = self._validated(X)
-        posterior = (
-            self.predict_proba(X) if y is None else np.eye(len(self.classes_))[self._known(X, y)]
-        )
+        if y is None:
+            posterior = np.exp(log_posterior(self._joint(X)))
+        else:
+            posterior = np.eye(len(self.classes_))[self._known(X, y)]
         with workers(self.n_jobs) as parallel_map:
             return model.responsibilities(self.blocks_, X, posterior, parallel_map)
 
     def _known(self, X: FloatArray, y: Any) -> NDArray[np.intp]:
+        if y is None:
+            raise ValueError("y is missing: the classes of the samples are needed here.")
         labels = column_or_1d(y)
         if len(labels) != len(X):
             raise ValueError(f"X has {len(X)} samples and y has {len(labels)}; they must agree.")
@@ -486,7 +490,7 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """
         check_is_fitted(self, "blocks_")
         checks.check_integer("n_samples", n_samples, 1)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))
+        rng = np.random.default_rng(draw_seeds(random_state, 4))
         if classes is None:
             labels = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
         else:
@@ -504,7 +508,8 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def _log_likelihood(self, X: FloatArray, y: Any) -> float:
         """log p(X | C) of labelled data."""
         labels = self._known(X, y)
-        return float(self.class_log_likelihood(X)[np.arange(len(X)), labels].sum())
+        log_likelihood = self._block_log_likelihood(X).sum(axis=1)
+        return float(log_likelihood[np.arange(len(X)), labels].sum())
 
     def aic(self, X: Any, y: Any) -> float:
         """Akaike's information criterion of log p(X|C); lower is better.

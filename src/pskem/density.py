@@ -7,12 +7,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks, model
 from pskem.callbacks import CallbackSupportMixin, with_callbacks
-from pskem.fitting import check_common, draw_seed, fit_blocks, make_plan, starts_from, to_blocks
+from pskem.fitting import (
+    all_or_nothing,
+    check_common,
+    check_unchanged,
+    draw_seeds,
+    fit_blocks,
+    make_plan,
+    starts_from,
+    to_blocks,
+)
 from pskem.initialise import Start
 from pskem.model import Block
 from pskem.parallel import workers
@@ -127,19 +135,22 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         check_common(self)
         checks.check_integer("n_components", self.n_components, 1)
-        before = getattr(self, "blocks_", None) if self.warm_start else None
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=before is None, order="C")
-        plan = make_plan(
-            self,
-            [np.arange(X.shape[1])],
-            [self.n_components],
-            self._starts(X.shape[1], before),
-            draw_seed(self.random_state),
-        )
-        data = make_data(X, np.zeros(len(X), dtype=np.intp), None, 1, plan)
+        with all_or_nothing(self):
+            before = getattr(self, "blocks_", None) if self.warm_start else None
+            X = validate_data(
+                self, X, dtype=[np.float64, np.float32], reset=before is None, order="C"
+            )
+            plan = make_plan(
+                self,
+                [np.arange(X.shape[1])],
+                [self.n_components],
+                self._starts(X.shape[1], before),
+                draw_seeds(self.random_state)[0],
+            )
+            data = make_data(X, np.zeros(len(X), dtype=np.intp), None, 1, plan)
 
-        with workers(self.n_jobs) as parallel_map:
-            run = fit_blocks(self, plan, data, None, parallel_map, X, None, self._attributes)
+            with workers(self.n_jobs) as parallel_map:
+                run = fit_blocks(self, plan, data, None, parallel_map, X, None, self._attributes)
 
         for name, value in self._attributes(to_blocks(plan, data, run.kernels)).items():
             setattr(self, name, value)
@@ -161,17 +172,11 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
     def _starts(self, m: int, before: list[Block] | None) -> list[Start]:
         structure, K = STRUCTURES[self.covariance_type], self.n_components
         if before is not None:
-            (block,) = before
-            if (len(block.means), block.covariance_type) != (K, structure.name):
-                raise ValueError(
-                    "warm_start=True needs the n_components and covariance_type of the last fit,"
-                    f" {len(block.means)} and {block.covariance_type!r}, not {K} and"
-                    f" {structure.name!r}. Set warm_start=False to start afresh."
-                )
+            check_unchanged(before, structure.name, [np.arange(m)], [K])
             return starts_from(before)
         weights = self.weights_init
         if weights is not None:
-            weights = checks.check_shape("weights_init", weights, [(K,)])[None]
+            weights = checks.check_shape("weights_init", weights, [(K,)], "(n_components,)")[None]
         return checks.check_starts(
             weights, self.means_init, self.covariances_init, [np.arange(m)], [K], 1, structure
         )
@@ -254,7 +259,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         check_is_fitted(self, "blocks_")
         checks.check_integer("n_samples", n_samples, 1)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))
+        rng = np.random.default_rng(draw_seeds(random_state, 4))
         labels = np.zeros(n_samples, dtype=np.intp)
         return model.draw(self.blocks_, labels, self.n_features_in_, rng)
 

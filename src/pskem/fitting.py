@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,16 @@ from pskem.samples import CHUNK
 from pskem.structures import STRUCTURES, FloatArray
 from pskem.training import Data, Holdout, Plan, Progress, Run, train
 
-__all__ = ["check_common", "draw_seed", "fit_blocks", "make_plan", "starts_from", "to_blocks"]
+__all__ = [
+    "all_or_nothing",
+    "check_common",
+    "check_unchanged",
+    "draw_seeds",
+    "fit_blocks",
+    "make_plan",
+    "starts_from",
+    "to_blocks",
+]
 
 
 def check_common(estimator: Any) -> None:
@@ -37,12 +47,40 @@ def check_common(estimator: Any) -> None:
     checks.check_real("reg_covar", estimator.reg_covar, 0.0)
     checks.check_integer("max_iter", estimator.max_iter, 1)
     checks.check_real("tol", estimator.tol, 0.0)
-    checks.check_integer("verbose", int(estimator.verbose), 0)
+    checks.check_n_jobs(estimator.n_jobs)
+    checks.check_integer("verbose", estimator.verbose, 0, boolean=True)
+    checks.check_boolean("warm_start", estimator.warm_start)
 
 
-def draw_seed(random_state: Any) -> int:
-    """A seed for all that is random in a fit, from scikit-learn's kind of random state."""
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Put back what validation stores of the input, if the fit fails or is interrupted.
+
+    Otherwise an estimator that had been fitted would answer for columns that it does not know.
+    """
+    names = ("n_features_in_", "feature_names_in_")
+    before = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            if name in before:
+                setattr(estimator, name, before[name])
+            elif hasattr(estimator, name):
+                delattr(estimator, name)
+        raise
+
+
+def draw_seeds(random_state: Any, size: int = 1) -> list[int]:
+    """Seeds for all that is random, from scikit-learn's kind of random state."""
+    try:
+        generator = check_random_state(random_state)
+    except ValueError:
+        raise ValueError(
+            f"random_state={random_state!r} is not accepted: give None, an integer from 0 to"
+            " 2**32 - 1, or a numpy.random.RandomState."
+        ) from None
+    return [int(seed) for seed in generator.randint(np.iinfo(np.int32).max, size=size)]
 
 
 def make_plan(
@@ -77,6 +115,25 @@ def make_plan(
 def starts_from(blocks: Sequence[Block]) -> list[Start]:
     """Starts that go on from fitted blocks."""
     return [Start(block.weights, block.means, block.covariances) for block in blocks]
+
+
+def check_unchanged(
+    before: Sequence[Block],
+    covariance_type: str,
+    blocks: Sequence[NDArray[np.intp]],
+    n_components: Sequence[int],
+) -> None:
+    """Refuse a warm start with settings that the fitted blocks do not have."""
+    for name, was, now in [
+        ("covariance_type", before[0].covariance_type, covariance_type),
+        ("blocks", [b.features.tolist() for b in before], [b.tolist() for b in blocks]),
+        ("n_components", [len(b.means) for b in before], list(n_components)),
+    ]:
+        if was != now:
+            raise ValueError(
+                f"warm_start=True needs the {name} of the last fit, {was!r}, not {now!r}. Set"
+                " warm_start=False to start afresh."
+            )
 
 
 def to_blocks(plan: Plan, data: Data, kernels: Sequence[Kernels]) -> list[Block]:
@@ -114,12 +171,23 @@ def fit_blocks(
 
     try:
         run = train(plan, data, holdout, parallel_map, observe)
-    finally:
+    except BaseException:
         if bar is not None:
-            bar.close()
+            bar.close("interrupted")
+        raise
+    if bar is not None:
+        bar.close(_verdict(run))
     task.end(state(run.kernels))
     _warn(plan, data, run)
     return run
+
+
+def _verdict(run: Run) -> str:
+    """How a training ended, in a few words."""
+    passes = len(run.log_likelihoods)
+    how = "converged" if run.converged.all() else "stopped" if run.stopped else "done"
+    kept = f", pass {run.best_iter} kept" if run.best_iter != passes else ""
+    return f"{how} after {passes} pass{'es' if passes > 1 else ''}{kept}"
 
 
 def _warn(plan: Plan, data: Data, run: Run) -> None:
@@ -127,7 +195,7 @@ def _warn(plan: Plan, data: Data, run: Run) -> None:
     if plan.tol > 0.0 and not run.stopped and not run.converged.all():
         late = ", ".join(map(str, np.flatnonzero(~run.converged)))
         warnings.warn(
-            f"max_iter={plan.max_iter} passes ended before the mean log likelihood per sample"
+            f"max_iter={plan.max_iter} ended the training before the mean log likelihood per sample"
             f" gained less than tol={plan.tol:g} in block(s) {late}. Increase max_iter or tol, or"
             " set tol=0 if a fixed number of passes is what you want.",
             ConvergenceWarning,
@@ -146,15 +214,16 @@ def _warn(plan: Plan, data: Data, run: Run) -> None:
         warnings.warn(
             f"Kernels ran empty ({'; '.join(empty)}): no sample is left to them, their weights are"
             " zero and their means and covariances stay as they were. The model is valid without"
-            " them. Use fewer components or another init.",
+            " them. Use fewer components, another init, or for init='random' an init_range and"
+            " init_scale that fit the scale of X.",
             ConvergenceWarning,
             stacklevel=4 + DECORATOR_FRAMES,
         )
     if collapsed:
         warnings.warn(
-            f"Kernels collapsed in some direction ({'; '.join(collapsed)}): the samples left to them"
-            f" do not vary there, and reg_covar={plan.reg_covar:g} times the variance of the data"
-            " stands in. Use fewer components, a larger reg_covar or a simpler covariance_type.",
+            f"Kernels collapsed in some direction ({'; '.join(collapsed)}): the samples left to"
+            f" them do not vary there, and reg_covar={plan.reg_covar:g} times the variance of the"
+            " data stands in. Use fewer components, a larger reg_covar or a simpler covariance_type.",
             ConvergenceWarning,
             stacklevel=4 + DECORATOR_FRAMES,
         )

@@ -34,6 +34,11 @@ class Start(NamedTuple):
     means: FloatArray | None = None
     covariances: FloatArray | None = None
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to the method."""
+        return all(part is not None for part in self)
+
 
 class Recipe(NamedTuple):
     """How to make what the user did not fix.

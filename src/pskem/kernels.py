@@ -31,6 +31,9 @@ __all__ = [
 #: Errors of the product form, in a log density near a kernel's mean, above which a kernel is
 #: evaluated about its own mean (float64) or the block in float64 (float32).
 TOLERATED_ERROR = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-3}
+#: Origins stay within this many standard deviations of the data: from beyond, where a start may put
+#: a kernel, the data themselves would cancel.
+FARTHEST_ORIGIN = 1e3
 #: Stands for log 0 in the products, where 0 * -inf would be NaN.
 LOG_ZERO = -1e30
 #: exp of anything below is zero or denormal, and very slow.
@@ -57,7 +60,7 @@ class Prepared(NamedTuple):
     natural: Natural
     log_weights: FloatArray  # (L, K), finite
     centred: frozenset[int]  # kernels that are evaluated about their own mean
-    origins: FloatArray  # (K, m): the means of the centred kernels, zero for the others
+    origins: FloatArray  # (K, m): about which kernels are evaluated; zero but for the centred
     dtype: np.dtype[np.floating]
 
 
@@ -68,7 +71,8 @@ def prepare(structure: Structure, kernels: Kernels, dtype: np.dtype[np.floating]
     if np.any(natural.cancellation * np.finfo(dtype).eps > TOLERATED_ERROR[dtype]):
         dtype = np.dtype(np.float64)
     lossy = natural.cancellation * np.finfo(dtype).eps > TOLERATED_ERROR[dtype]
-    origins = np.where(lossy[:, None], kernels.means, 0.0)
+    near = np.clip(kernels.means, -FARTHEST_ORIGIN, FARTHEST_ORIGIN)
+    origins = np.where(lossy[:, None], near, 0.0)
     if lossy.any():
         natural = structure.natural(kernels.means - origins, kernels.covariances)
     with np.errstate(divide="ignore"):

@@ -54,6 +54,8 @@ def partition_features(
     >>> [list(map(int, block)) for block in partition_features(7, 3, "interleaved")]
     [[0, 3, 6], [1, 4], [2, 5]]
     """
+    if not isinstance(n_features, Integral) or isinstance(n_features, bool) or n_features < 1:
+        raise ValueError(f"n_features={n_features!r} must be an integer of at least 1.")
     if not isinstance(partition, str):
         return _explicit(n_features, n_blocks, partition, feature_names)
     if partition not in ARRANGEMENTS:
@@ -93,7 +95,7 @@ def _explicit(
     try:
         given = list(partition)
     except TypeError:
-        raise TypeError(
+        raise ValueError(
             f"partition={partition!r} must be one of {', '.join(map(repr, ARRANGEMENTS))} or a"
             " list with one array of column indices per block."
         ) from None
@@ -120,16 +122,21 @@ def _indices(
     array = np.asarray(block)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(
-            f"partition[{r}] must be a non-empty one-dimensional array of column indices, got"
-            f" {block!r}."
+            f"partition[{r}]={block!r} must be a non-empty list of column indices or names: a"
+            " partition is a list of such lists, one per block, like [[0, 1], [2]]."
         )
     if array.dtype.kind in "UO" and all(isinstance(name, str) for name in array):
         columns = {} if feature_names is None else {n: i for i, n in enumerate(feature_names)}
         unknown = [str(name) for name in array if name not in columns]
         if unknown:
             raise ValueError(
-                f"partition[{r}] names column(s) {', '.join(unknown[:10])} that X does not have"
-                + (": X has no column names." if feature_names is None else ".")
+                f"partition[{r}] names column(s) {', '.join(unknown[:10])} that X does not have: "
+                + (
+                    "X has no column names."
+                    if feature_names is None
+                    else f"it has {', '.join(map(str, feature_names[:20]))}"
+                    + (", ..." if len(feature_names) > 20 else ".")
+                )
             )
         array = np.array([columns[name] for name in array])
     if array.dtype.kind not in "iu":

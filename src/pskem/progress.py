@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TextIO
@@ -10,7 +11,7 @@ from pskem.training import Progress
 
 __all__ = ["PassBar"]
 
-WIDTH = 24
+WIDTH = 16
 
 
 class PassBar:
@@ -30,13 +31,17 @@ class PassBar:
         self.stream = sys.stderr if stream is None else stream
         self.live = self.stream.isatty()
         self.began = time.perf_counter()
+        self.last = ""
 
     def __call__(self, progress: Progress) -> bool:
         p = progress.iteration
+        self.last = self._line(progress)
         if self.live:
-            self.stream.write("\r\x1b[K" + self._line(progress))
+            width = shutil.get_terminal_size().columns - 1
+            self.stream.write("\r\x1b[K" + self.last[:width])
         elif p == 1 or p % self.every == 0:
-            self.stream.write(self._line(progress) + "\n")
+            self.stream.write(self.last + "\n")
+            self.last = ""
         self.stream.flush()
         return False
 
@@ -53,8 +58,9 @@ class PassBar:
         ]
         return "  ".join(parts)
 
-    def close(self) -> None:
-        """End the line that was drawn over."""
-        if self.live:
-            self.stream.write("\n")
-            self.stream.flush()
+    def close(self, verdict: str) -> None:
+        """Show the last pass, if it is not there yet, and how the training ended."""
+        if self.live or self.last:
+            self.stream.write(("" if self.live else self.last) + "\n")
+        self.stream.write(verdict + "\n")
+        self.stream.flush()

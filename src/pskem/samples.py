@@ -157,12 +157,12 @@ def measure(X: FloatArray, common_scale: bool = False) -> Coordinates:
     for a, row in enumerate(X):
         largest = float(np.abs(row).max())
         # Dividing by the largest value first keeps sums and squares of huge values finite.
-        unit = largest if largest > np.finfo(X.dtype).tiny else 1.0
+        unit = largest or 1.0
         mean = float(np.mean(row / unit, dtype=np.float64)) * unit
         shift[a] = np.clip(mean, row.min(), row.max())
         deviation = row / unit - shift[a] / unit
         spread[a] = np.sqrt(np.mean(np.square(deviation, dtype=np.float64))) * unit
-        if spread[a] <= 10 * np.finfo(X.dtype).eps * largest or spread[a] < np.finfo(X.dtype).tiny:
+        if spread[a] <= 10 * np.finfo(X.dtype).eps * largest:
             spread[a] = 0.0
     if common_scale:
         unit = float(spread.max()) or 1.0

@@ -40,6 +40,10 @@ __all__ = [
 ]
 
 
+#: Standard deviations of features that can be squared, with room for kernels, in double precision.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-130, 1e130
+
+
 class Plan(NamedTuple):
     """Everything that decides a fit, apart from the data."""
 
@@ -147,6 +151,15 @@ def make_data(
     order = canonical_order(X, labels) if rows is None else rows
     samples = arrange(X, labels, order, plan.blocks, n_classes)
     coordinates = [measure(part.X, plan.structure.common_scale) for part in samples]
+    for features, frame in zip(plan.blocks, coordinates, strict=True):
+        extreme = (frame.scale < SMALLEST_SCALE) | (frame.scale > LARGEST_SCALE)
+        if extreme.any():
+            raise ValueError(
+                f"X has values whose squares leave the range of floating point: feature(s)"
+                f" {', '.join(map(str, features[extreme][:10]))} vary by"
+                f" {frame.scale[extreme][0]:.3g}. Between {SMALLEST_SCALE:g} and"
+                f" {LARGEST_SCALE:g} is accepted; rescale the features."
+            )
     return Data(
         [standardise(*pair) for pair in zip(samples, coordinates, strict=True)], coordinates
     )
@@ -171,7 +184,9 @@ def train(
 ) -> Run:
     """The best of ``n_init`` runs."""
     best: Run | None = None
-    for i in range(plan.n_init):
+    # Starts that leave nothing to chance are all the same.
+    n_init = 1 if all(start.complete for start in plan.starts) else plan.n_init
+    for i in range(n_init):
         kernels = [_initial(plan, data, r, i) for r in range(len(plan.blocks))]
         run = _run(plan, data, kernels, holdout, parallel_map, observe, i)
         if best is None or run.merit > best.merit:
@@ -217,7 +232,7 @@ def _run(
     passes = em_passes(plan.structure, data.samples, kernels, plan.reg_covar, parallel_map)
     for p, step in enumerate(islice(passes, plan.max_iter), start=1):
         trace.append(step.log_likelihoods - volume)
-        if p > 1:
+        if p > 1 and plan.tol > 0.0:
             converged = (trace[-1] - trace[-2]) / N < plan.tol
         if holdout is not None:
             scores.append(accuracy(plan.structure, step.kernels, holdout, parallel_map))
