@@ -23,6 +23,7 @@ from pskem.fitting import (
     make_plan,
     starts_from,
     to_blocks,
+    validated,
 )
 from pskem.likelihood import log_posterior
 from pskem.model import Block
@@ -325,13 +326,6 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             )
         return np.searchsorted(classes, y)
 
-    def _validated(self, X: Any) -> FloatArray:
-        check_is_fitted(self, "blocks_")
-        checked: FloatArray = validate_data(
-            self, X, dtype=[np.float64, np.float32], reset=False, order="C"
-        )
-        return checked
-
     def block_log_likelihood(self, X: Any) -> FloatArray:
         """Log likelihood of each class under each block, log q_rj(x_r).
 
@@ -344,7 +338,7 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         log_likelihood : ndarray of shape (n_samples, n_blocks, n_classes)
             Its sum over the blocks is :meth:`class_log_likelihood`.
         """
-        return self._block_log_likelihood(self._validated(X))
+        return self._block_log_likelihood(validated(self, X))
 
     def _block_log_likelihood(self, X: FloatArray) -> FloatArray:
         """The one hook from which every prediction follows, for validated X."""
@@ -375,7 +369,7 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         joint : ndarray of shape (n_samples, n_classes)
         """
-        return self._joint(self._validated(X))
+        return self._joint(validated(self, X))
 
     def _joint(self, X: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -453,7 +447,7 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         responsibilities : list of ndarray of shape (n_samples, n_components)
             One array per block; rows sum to one.
         """
-        X = self._validated(X)
+        X = validated(self, X)
         if y is None:
             posterior = np.exp(log_posterior(self._joint(X)))
         else:
@@ -523,7 +517,7 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         aic : float
         """
-        X = self._validated(X)
+        X = validated(self, X)
         return 2.0 * model.n_parameters(self.blocks_) - 2.0 * self._log_likelihood(X, y)
 
     def bic(self, X: Any, y: Any) -> float:
@@ -538,7 +532,7 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         bic : float
         """
-        X = self._validated(X)
+        X = validated(self, X)
         penalty = model.n_parameters(self.blocks_) * float(np.log(len(X)))
         return penalty - 2.0 * self._log_likelihood(X, y)
 

@@ -20,6 +20,7 @@ from pskem.fitting import (
     make_plan,
     starts_from,
     to_blocks,
+    validated,
 )
 from pskem.initialise import Start
 from pskem.model import Block
@@ -181,13 +182,6 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
             weights, self.means_init, self.covariances_init, [np.arange(m)], [K], 1, structure
         )
 
-    def _validated(self, X: Any) -> FloatArray:
-        check_is_fitted(self, "blocks_")
-        checked: FloatArray = validate_data(
-            self, X, dtype=[np.float64, np.float32], reset=False, order="C"
-        )
-        return checked
-
     def score_samples(self, X: Any) -> FloatArray:
         """Log density of each sample.
 
@@ -199,7 +193,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         -------
         log_density : ndarray of shape (n_samples,)
         """
-        X = self._validated(X)
+        X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
             return model.block_log_likelihoods(self.blocks_, X, parallel_map)[:, 0, 0]
 
@@ -228,7 +222,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         -------
         responsibilities : ndarray of shape (n_samples, n_components)
         """
-        X = self._validated(X)
+        X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
             return model.responsibilities(self.blocks_, X, np.ones((len(X), 1)), parallel_map)[0]
 

@@ -33,7 +33,7 @@ from pskem.kernels import (
 )
 from pskem.parallel import Mapper
 from pskem.samples import Chunk, Samples
-from pskem.structures import FloatArray, Structure
+from pskem.structures import FloatArray, Structure, Totals
 
 __all__ = [
     "Health",
@@ -148,13 +148,9 @@ def maximisation(
     masses = statistics.masses.sum(axis=0)
     weights = statistics.masses / statistics.masses.sum(axis=1, keepdims=True)  # eq. (skempi)
     empty = masses <= 10.0 * np.finfo(np.float64).eps * masses.sum()
-    means, covariances = structure.estimate(
-        prepared.natural,
-        np.where(empty, 1.0, masses),
-        statistics.sums,
-        statistics.scatter,
-        prepared.origins,
-    )
+    positive = np.where(empty, 1.0, masses)
+    totals = Totals(positive, statistics.sums, statistics.scatter, prepared.origins)
+    means, covariances = structure.estimate(prepared.natural, totals)
     means = np.where(empty[:, None], before.means, means)
     covariances = structure.keep(empty, before.covariances, covariances)
     covariances, collapsed = structure.floor(covariances, max(floor, SMALLEST_FLOOR))

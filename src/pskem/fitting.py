@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
 from pskem.callbacks import DECORATOR_FRAMES, FitTask
@@ -34,6 +35,7 @@ __all__ = [
     "make_plan",
     "starts_from",
     "to_blocks",
+    "validated",
 ]
 
 
@@ -69,6 +71,15 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
             elif hasattr(estimator, name):
                 delattr(estimator, name)
         raise
+
+
+def validated(estimator: Any, X: Any) -> FloatArray:
+    """X for a fitted estimator, checked against what it was fitted to."""
+    check_is_fitted(estimator, "blocks_")
+    checked: FloatArray = validate_data(
+        estimator, X, dtype=[np.float64, np.float32], reset=False, order="C"
+    )
+    return checked
 
 
 def draw_seeds(random_state: Any, size: int = 1) -> list[int]:

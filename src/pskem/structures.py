@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["STRUCTURES", "Natural", "Structure"]
+__all__ = ["STRUCTURES", "FloatArray", "Natural", "Structure", "Totals"]
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -43,6 +43,21 @@ class Natural(NamedTuple):
     constant: FloatArray
     whitener: FloatArray
     cancellation: FloatArray
+
+
+class Totals(NamedTuple):
+    """What the M-step reads means and covariances from.
+
+    masses : (K,), responsibilities summed, all positive
+    sums : (K, d), phi(x - origin) weighted by the responsibilities
+    scatter : the sum of :meth:`Structure.scatter`
+    origins : (K, m)
+    """
+
+    masses: FloatArray
+    sums: FloatArray
+    scatter: FloatArray
+    origins: FloatArray
 
 
 class Floored(NamedTuple):
@@ -90,15 +105,8 @@ class Structure(Protocol):
         """A second sum over samples that does not depend on the responsibilities; may be empty."""
         ...
 
-    def estimate(
-        self,
-        natural: Natural,
-        masses: FloatArray,
-        sums: FloatArray,
-        scatter: FloatArray,
-        origins: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Means (K, m) and covariances from sums of phi (K, d) taken about the origins (K, m)."""
+    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
+        """Means (K, m) and covariances from the sums over all samples."""
         ...
 
     def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
@@ -211,23 +219,16 @@ class Full(_Separate):
             row += m - a
         out[row : row + m] = X
 
-    def estimate(
-        self,
-        natural: Natural,
-        masses: FloatArray,
-        sums: FloatArray,
-        scatter: FloatArray,
-        origins: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        K, m = origins.shape
-        moments = sums / masses[:, None]
+    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
+        K, m = totals.origins.shape
+        moments = totals.sums / totals.masses[:, None]
         shift = moments[:, -m:]
         a, b = _upper_triangle(m)
         packed = moments[:, :-m] - shift[:, a] * shift[:, b]
         covariances = np.empty((K, m, m))
         covariances[:, a, b] = packed
         covariances[:, b, a] = packed
-        return origins + shift, covariances  # Pulford (2022), eqs. (skemmu) and (skemP)
+        return totals.origins + shift, covariances  # Pulford (2022), eqs. (skemmu) and (skemP)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         return _floor_matrices(covariances, floor)
@@ -282,18 +283,11 @@ class Tied:
     def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
         return new
 
-    def estimate(
-        self,
-        natural: Natural,
-        masses: FloatArray,
-        sums: FloatArray,
-        scatter: FloatArray,
-        origins: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        z = sums / masses[:, None]
-        within = scatter - (sums.T @ z)
+    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
+        z = totals.sums / totals.masses[:, None]
+        within = totals.scatter - totals.sums.T @ z
         colour = np.linalg.inv(natural.whitener)  # L
-        covariance = colour @ (within / masses.sum()) @ colour.T
+        covariance = colour @ (within / totals.masses.sum()) @ colour.T
         return z @ colour.T, 0.5 * (covariance + covariance.T)  # Pulford (2022), eq. (mdacov)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
@@ -340,18 +334,11 @@ class Diagonal(_Separate):
         np.multiply(X, X, out=out[:m])
         out[m:] = X
 
-    def estimate(
-        self,
-        natural: Natural,
-        masses: FloatArray,
-        sums: FloatArray,
-        scatter: FloatArray,
-        origins: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        m = origins.shape[1]
-        moments = sums / masses[:, None]
+    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
+        m = totals.origins.shape[1]
+        moments = totals.sums / totals.masses[:, None]
         shift = moments[:, m:]
-        return origins + shift, moments[:, :m] - shift * shift
+        return totals.origins + shift, moments[:, :m] - shift * shift
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)
@@ -395,18 +382,11 @@ class Spherical(_Separate):
         np.einsum("an,an->n", X, X, out=out[0])
         out[1:] = X
 
-    def estimate(
-        self,
-        natural: Natural,
-        masses: FloatArray,
-        sums: FloatArray,
-        scatter: FloatArray,
-        origins: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        m = origins.shape[1]
-        moments = sums / masses[:, None]
+    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
+        m = totals.origins.shape[1]
+        moments = totals.sums / totals.masses[:, None]
         shift = moments[:, 1:]
-        return origins + shift, (moments[:, 0] - (shift * shift).sum(axis=1)) / m
+        return totals.origins + shift, (moments[:, 0] - (shift * shift).sum(axis=1)) / m
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)
