@@ -143,7 +143,13 @@ def tiny(rng, K, N, m=2):
             random_covariances(rng, K, m),
         )
 
-    return X, labels, Samples(np.ascontiguousarray(X.T), bounds, cut(bounds)), kernels(), kernels()
+    return (
+        X,
+        labels,
+        Samples(np.ascontiguousarray(X.T), bounds, cut(bounds, 4096)),
+        kernels(),
+        kernels(),
+    )
 
 
 @pytest.mark.parametrize(("K", "N"), [(2, 8), (3, 7), (2, 1), (3, 2)])

@@ -22,10 +22,15 @@ __all__ = [
     "standardise",
 ]
 
-#: Samples per chunk: phi, the log densities and the responsibilities of one chunk stay in cache.
+#: Samples that are worked on at a time, in prediction and preparation.
 CHUNK = 2048
-#: Chunks per task. Fixed, so that the order of all sums is too.
-CHUNKS_PER_TASK = 4
+#: Samples that one thread trains on in one go. Fixed, so that the order of all sums is too.
+TASK = 8192
+
+
+def chunk_size(m: int) -> int:
+    """Samples per chunk in training: phi has about m^2 / 2 rows and should stay in cache."""
+    return 4096 if m <= 16 else 2048
 
 
 class Coordinates(NamedTuple):
@@ -75,8 +80,11 @@ class Samples(NamedTuple):
         return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
 
 
-def cut(bounds: NDArray[np.intp]) -> list[list[Chunk]]:
-    """Tasks of chunks. A class that fills a chunk has its own; smaller ones share."""
+def cut(bounds: NDArray[np.intp], size: int) -> list[list[Chunk]]:
+    """Tasks of chunks of at most so many samples.
+
+    A class that fills a chunk has its own; smaller ones share.
+    """
     chunks: list[Chunk] = []
     pending: list[int] = []
 
@@ -86,19 +94,20 @@ def cut(bounds: NDArray[np.intp]) -> list[list[Chunk]]:
             chunks.append(Chunk(int(edges[0]), int(edges[-1]), np.array(pending), edges - edges[0]))
             pending.clear()
 
-    for j, size in enumerate(np.diff(bounds)):
-        if size == 0 or size > CHUNK or (pending and bounds[j + 1] - bounds[pending[0]] > CHUNK):
+    for j, n in enumerate(np.diff(bounds)):
+        if n == 0 or n > size or (pending and bounds[j + 1] - bounds[pending[0]] > size):
             flush()
-        if size > CHUNK:
-            edges = np.linspace(bounds[j], bounds[j + 1], -(-size // CHUNK) + 1).astype(int)
+        if n > size:
+            edges = np.linspace(bounds[j], bounds[j + 1], -(-n // size) + 1).astype(int)
             chunks += [
                 Chunk(int(low), int(high), np.array([j]), np.array([0, high - low]))
                 for low, high in pairwise(edges)
             ]
-        elif size > 0:
+        elif n > 0:
             pending.append(j)
     flush()
-    return [chunks[i : i + CHUNKS_PER_TASK] for i in range(0, len(chunks), CHUNKS_PER_TASK)]
+    per_task = TASK // size
+    return [chunks[i : i + per_task] for i in range(0, len(chunks), per_task)]
 
 
 def canonical_order(X: FloatArray, labels: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -143,8 +152,8 @@ def arrange(
         data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
     bounds = np.searchsorted(labels[order], np.arange(n_classes + 1)).astype(np.intp)
     ends = np.cumsum([len(block) for block in blocks])
-    tasks = cut(bounds)
-    return [Samples(part, bounds, tasks) for part in np.split(data, ends[:-1])]
+    parts = np.split(data, ends[:-1])
+    return [Samples(part, bounds, cut(bounds, chunk_size(len(part)))) for part in parts]
 
 
 def measure(X: FloatArray, common_scale: bool = False) -> Coordinates:

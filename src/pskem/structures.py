@@ -13,6 +13,7 @@ Everything here works in standardised coordinates, features first: X is (m, n), 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -164,9 +165,12 @@ def _factor(covariances: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.linalg.inv(cholesky), log_det
 
 
+@cache
 def _upper_triangle(m: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Row and column indices of the pairs a <= b, in the order of the rows of phi."""
-    return np.triu_indices(m)
+    """Row and column indices of the pairs a <= b, in the order of the rows of phi; read-only."""
+    rows, columns = np.triu_indices(m)
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
 
 
 class _Separate:

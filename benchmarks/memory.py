@@ -1,0 +1,71 @@
+"""Peak memory of a fit, in a fresh process that holds the data and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from benchmarks.child import ask_once, serve
+from benchmarks.machine import n_cores
+
+__all__ = ["measure"]
+
+FULL_N = 1_000_000
+QUICK_N = 200_000
+M, N_BLOCKS, K, N_CLASSES = 39, 3, 60, 10
+PASSES = 2
+MB = 10**6
+#: On top of twice the data: interpreter, libraries, the chunks in work.
+ALLOWANCE = 300 * MB
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    """Fit in a fresh process with all cores and read its peak."""
+    try:
+        import resource  # noqa: F401
+    except ImportError:
+        return {"skipped": "Python's resource module is only there on Unix; run it there"}
+    request = {"N": QUICK_N if quick else FULL_N}
+    result: dict[str, Any] = ask_once("benchmarks.memory", request, n_threads=n_cores())
+    return result
+
+
+def _peak() -> int:
+    """Largest resident set of this process so far, in bytes."""
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _answer(N: int) -> dict[str, Any]:
+    from pskem import SharedKernelClassifier
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(N_CLASSES, size=N)
+    X = np.empty((N, M))
+    for low in range(0, N, 10_000):  # in pieces, so that making the data needs no more than them
+        rows = X[low : low + 10_000]
+        rng.standard_normal(out=rows)
+        rows[:, ::3] += y[low : low + 10_000, None]
+    before = _peak()
+    SharedKernelClassifier(
+        n_components=K, n_blocks=N_BLOCKS, max_iter=PASSES, tol=0.0, random_state=0
+    ).fit(X, y)
+    return {
+        "N": N,
+        "M": M,
+        "n_blocks": N_BLOCKS,
+        "K": K,
+        "passes": PASSES,
+        "data_mb": X.nbytes / MB,
+        "before_fit_mb": before / MB,
+        "peak_mb": _peak() / MB,
+        "budget_mb": (2 * X.nbytes + ALLOWANCE) / MB,
+    }
+
+
+if __name__ == "__main__":
+    serve(_answer)
