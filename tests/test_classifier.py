@@ -243,6 +243,40 @@ def test_early_stopping_keeps_the_best_pass(labelled):
     assert watched.score(X[val], y[val]) == pytest.approx(scores[-1])
 
 
+def test_early_stopping_keeps_the_first_of_equal_passes(labelled):
+    X, y = labelled
+    model = SharedKernelClassifier(
+        n_components=3,
+        early_stopping=True,
+        n_iter_no_change=None,
+        tol=0,
+        max_iter=30,
+        random_state=0,
+    ).fit(X[:400], y[:400], X_val=X[400:410], y_val=y[400:410])
+    scores = model.validation_scores_
+    assert (scores == scores.max()).sum() > 1
+    assert model.best_iter_ == np.argmax(scores) + 1
+
+
+def test_several_starts_with_early_stopping_keep_the_best_validated(labelled, monkeypatch):
+    X, y = labelled
+    runs = []
+    run = training._run
+
+    def recorded(*arguments):
+        runs.append(run(*arguments))
+        return runs[-1]
+
+    monkeypatch.setattr(training, "_run", recorded)
+    model = SharedKernelClassifier(
+        n_components=4, n_init=6, early_stopping=True, max_iter=10, tol=0, random_state=1
+    ).fit(X, y)
+    best = [outcome.validation_scores.max() for outcome in runs]
+    likelihoods = [outcome.log_likelihoods[-1].sum() for outcome in runs]
+    assert np.argmax(best) != np.argmax(likelihoods), "these data tell the two criteria apart"
+    assert model.validation_scores_.max() == max(best)
+
+
 def test_early_stopping_waits_so_many_passes(labelled):
     X, y = labelled
     model = SharedKernelClassifier(
@@ -377,6 +411,17 @@ def test_information_criteria(labelled, covariance_type, n_covariance):
     log_likelihood = model.class_log_likelihood(X)[np.arange(len(X)), y].sum()
     assert model.aic(X, y) == pytest.approx(2 * n - 2 * log_likelihood)
     assert model.bic(X, y) == pytest.approx(n * np.log(len(X)) - 2 * log_likelihood)
+
+
+def test_weights_fixed_at_zero_are_no_parameters(labelled):
+    X, y = labelled
+    weights = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.2, 0.4, 0.4]])
+    model = SharedKernelClassifier(
+        n_components=3, n_blocks=1, weights_init=weights, tol=0, max_iter=3, random_state=0
+    ).fit(X, y)
+    free = (1 - 1) + (2 - 1) + (3 - 1) + 3 * 5 + 3 * 15
+    log_likelihood = model.class_log_likelihood(X)[np.arange(len(X)), y].sum()
+    assert model.aic(X, y) == pytest.approx(2 * free - 2 * log_likelihood)
 
 
 @pytest.mark.filterwarnings("ignore:Kernels collapsed")

@@ -97,6 +97,18 @@ def test_needles_are_evaluated_about_their_own_mean(rng):
     assert lost.max() > 10 * np.abs(values - expected)[own, n].max()
 
 
+def test_cancellation_is_seen_where_signs_hide_it():
+    """Along the long axis of a thin kernel the form is small, but its terms are not."""
+    P = np.array([[[1.0, 1.0 - 1e-9], [1.0 - 1e-9, 1.0]]])
+    kernels = Kernels(np.ones((1, 1)), np.array([[3.0, 3.0]]), P)
+    structure = STRUCTURES["full"]
+    prepared = prepare(structure, kernels, np.dtype(np.float64))
+    assert prepared.centred == {0}
+    X = np.array([[3.0, 3.0], [2.5, 2.5], [3.00001, 3.0]])
+    expected = reference_log_densities(X, kernels.means, P).T
+    np.testing.assert_allclose(kernel_log_densities(structure, prepared, X.T), expected, atol=1e-6)
+
+
 def test_training_stays_exact_with_needles(rng):
     """Without a floor, passes through centred kernels equal passes written out in full."""
     kernels, X = needles(rng, width=1e-8)

@@ -95,7 +95,7 @@ def cut(bounds: NDArray[np.intp], size: int) -> list[list[Chunk]]:
             pending.clear()
 
     for j, n in enumerate(np.diff(bounds)):
-        if n == 0 or n > size or (pending and bounds[j + 1] - bounds[pending[0]] > size):
+        if n > size or (pending and bounds[j + 1] - bounds[pending[0]] > size):
             flush()
         if n > size:
             edges = np.linspace(bounds[j], bounds[j + 1], -(-n // size) + 1).astype(int)

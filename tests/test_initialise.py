@@ -1,0 +1,98 @@
+"""Where EM starts."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from pskem import SharedKernelClassifier
+from pskem.initialise import NARROWEST_START, Recipe, Start, initialise
+from pskem.samples import arrange, canonical_order, measure, standardise
+from pskem.structures import STRUCTURES
+from reference import COVARIANCE_TYPES
+
+
+def started(X, y, K, method, covariance_type="full", start=Start(), seed=0):  # noqa: B008
+    """Starting kernels in standardised coordinates, the samples and the coordinates."""
+    structure = STRUCTURES[covariance_type]
+    order = canonical_order(X, y)
+    (samples,) = arrange(X, y, order, [np.arange(X.shape[1])], len(np.unique(y)))
+    coordinates = measure(samples.X, structure.common_scale)
+    samples = standardise(samples, coordinates)
+    recipe = Recipe(method, (3.0, 11.0), 5.0)
+    rng = np.random.default_rng(seed)
+    kernels = initialise(structure, samples, coordinates, K, recipe, start, 1e-6, rng)
+    return kernels, samples, coordinates
+
+
+def nearest(points, means):
+    return ((points[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+
+
+@pytest.mark.parametrize("method", ["k-means++", "kmeans"])
+def test_starts_from_the_data(labelled, method):
+    X, y = labelled
+    kernels, samples, _ = started(X, y, 6, method)
+    points = samples.X.T
+    owner = nearest(points, kernels.means)
+    centroids = np.array([points[owner == k].mean(axis=0) for k in range(6)])
+    if method == "kmeans":  # a fixed point of Lloyd's iteration
+        np.testing.assert_allclose(kernels.means, centroids, atol=0.02)
+    else:  # six of the samples
+        distance = np.abs(points[:, None] - kernels.means).max(axis=2).min(axis=0)
+        np.testing.assert_array_equal(distance, 0.0)
+        assert np.abs(kernels.means - centroids).max() > 0.1
+    residual = points - kernels.means[owner]
+    within = residual.T @ residual / len(points)
+    for P in kernels.covariances:
+        np.testing.assert_allclose(P, within, rtol=1e-8, atol=1e-10)
+    # Nine tenths of a class's weight lie where its samples are, one tenth everywhere.
+    for j in range(3):
+        share = np.bincount(owner[samples.labels == j], minlength=6) / np.sum(y == j)
+        np.testing.assert_allclose(kernels.weights[j], 0.9 * share + 0.1 / 6)
+
+
+def test_random_is_the_papers_in_the_users_units(labelled):
+    X, y = labelled
+    kernels, _, coordinates = started(X, y, 400, "random")
+    means = kernels.means * coordinates.scale + coordinates.shift
+    assert kstest(means.ravel(), "uniform", args=(3.0, 8.0)).pvalue > 1e-3
+    covariance = STRUCTURES["full"].rescale(kernels.covariances, coordinates.scale)
+    np.testing.assert_allclose(covariance, np.broadcast_to(25.0 * np.eye(5), (400, 5, 5)))
+    np.testing.assert_array_equal(kernels.weights, 1 / 400)
+
+
+@pytest.mark.parametrize("method", ["k-means++", "kmeans", "random"])
+def test_what_is_given_is_taken(labelled, method):
+    X, y = labelled
+    given = Start(np.full((3, 2), 0.5), X[:2], np.array([np.eye(5), 2 * np.eye(5)]))
+    kernels, _, coordinates = started(X, y, 2, method, start=given)
+    np.testing.assert_allclose(kernels.means * coordinates.scale + coordinates.shift, X[:2])
+    np.testing.assert_array_equal(kernels.weights, given.weights)
+    back = STRUCTURES["full"].rescale(kernels.covariances, coordinates.scale)
+    np.testing.assert_allclose(back, given.covariances)
+    some, _, _ = started(X, y, 2, method, start=Start(means=X[:2]))
+    np.testing.assert_allclose(some.means, kernels.means)
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+@pytest.mark.parametrize("method", ["k-means++", "kmeans"])
+def test_more_kernels_than_samples_start_with_some_width(labelled, method, covariance_type):
+    X, y = labelled
+    kernels, samples, _ = started(X[:6], y[:6] * 0, 9, method, covariance_type)
+    assert {*map(tuple, kernels.means)} == {*map(tuple, samples.X.T)}
+    dense = STRUCTURES[covariance_type].dense(kernels.covariances, 9, 5)
+    np.testing.assert_allclose(np.linalg.eigvalsh(dense), NARROWEST_START)
+
+
+def test_blocks_with_the_same_data_start_differently(labelled):
+    X, y = labelled
+    model = SharedKernelClassifier(n_components=4, n_blocks=2, max_iter=1, tol=0, random_state=0)
+    one, two = model.fit(np.hstack([X, X]), y).blocks_
+    assert not np.allclose(one.means, two.means)
+
+
+def test_noise_of_rounding_is_no_variation(rng):
+    X = np.vstack([1e9 * (1 + 2e-16 * rng.integers(-1, 2, 50)), np.full(50, 0.1), np.arange(50)])
+    coordinates = measure(X.astype(float))
+    np.testing.assert_allclose(coordinates.scale, [1.0, 1.0, np.arange(50).std()])
+    np.testing.assert_allclose(coordinates.shift, [1e9, 0.1, 24.5])
