@@ -269,7 +269,7 @@ def test_several_starts_with_early_stopping_keep_the_best_validated(labelled, mo
 
     monkeypatch.setattr(training, "_run", recorded)
     model = SharedKernelClassifier(
-        n_components=4, n_init=6, early_stopping=True, max_iter=10, tol=0, random_state=1
+        n_components=4, n_init=6, early_stopping=True, max_iter=10, tol=0, random_state=4
     ).fit(X, y)
     best = [outcome.validation_scores.max() for outcome in runs]
     likelihoods = [outcome.log_likelihoods[-1].sum() for outcome in runs]
