@@ -436,8 +436,9 @@ def test_expansion_has_a_limit(labelled):
 def test_truth_about_convergence(labelled):
     X, y = labelled
     model = SharedKernelClassifier(n_components=8, n_blocks=2, max_iter=3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="max_iter=3 ended the training before"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=3 ended the training before") as seen:
         model.fit(X, y)
+    assert seen[0].filename == __file__, "a warning points to the caller"
     assert not model.converged_.any()
     # tol=0 asks for a number of passes; that is no failure, and no convergence either.
     model.set_params(tol=0).fit(X, y)
@@ -592,8 +593,11 @@ def test_scikit_learn_callbacks(labelled):
             pass
 
         def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+            score = fitted_estimator.score(X, y)
             if context.task_name == "EM pass":
-                self.seen.append(fitted_estimator.score(X, y))
+                self.seen.append(score)
+            else:
+                self.final = score
             return len(self.seen) >= self.passes
 
     X, y = labelled
@@ -603,7 +607,7 @@ def test_scikit_learn_callbacks(labelled):
     model.fit(X, y)
     assert model.n_iter_ == 4
     assert stopper.torn_down
-    assert stopper.seen[-1] == model.score(X, y)
+    assert stopper.seen[-1] == stopper.final == model.score(X, y)
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "EM pass"]
     assert [row["accuracy"] for row in rows] == stopper.seen
 
