@@ -93,10 +93,12 @@ def _passes_table(passes: Record) -> str:
         "GaussianMixture (ms)",
         "times faster",
         "by processor time",
+        "by medians",
         "goal",
         "met",
         "at most here",
         "float32 gain",
+        "by medians",
         f"{FLOAT32_TARGET} met",
         "of the limit",
         "float32 of it",
@@ -105,10 +107,11 @@ def _passes_table(passes: Record) -> str:
     for entry in passes["sizes"]:
         double, single, sklearn = (entry["trainers"][name]["ms"] for name in CORE)
         busy = [entry["trainers"][name]["ms_processor"] for name in CORE]
+        middle = [entry["trainers"][name]["ms_median"] for name in CORE]
         limit = entry["limit_ms"]
-        # On a quiet machine both clocks agree; a goal that only one of them sees met is not met.
-        ratios = sklearn / double, busy[2] / busy[0]
-        gains = double / single, busy[0] / busy[1]
+        # On a quiet machine all estimates agree; a goal that only some of them see met is not met.
+        ratios = sklearn / double, busy[2] / busy[0], middle[2] / middle[0]
+        gains = double / single, busy[0] / busy[1], middle[0] / middle[1]
         rows.append(
             [
                 size_name(entry),
@@ -118,6 +121,7 @@ def _passes_table(passes: Record) -> str:
                 _met(min(ratios) >= entry["target"]),
                 f"{sklearn / limit['float64']:.1f}",
                 f"{gains[0]:.2f}",
+                f"{gains[2]:.2f}",
                 _met(min(gains) >= FLOAT32_TARGET),
                 f"{limit['float64'] / double:.0%}",
                 f"{limit['float32'] / single:.0%}",
@@ -133,7 +137,8 @@ def _passes_notes(record: Record) -> str:
     vectors = "has" if record["machine"]["avx512"] else "does not have"
     text = (
         "Milliseconds per EM pass, full covariance, one thread, all trainers in turn in one run;"
-        " a goal is met if it is by the wall clock and by processor time."
+        " from the shortest of several rounds. A goal is met only if it is by these, by processor time"
+        " and by the medians of the rounds; how far they differ shows the noise of the machine."
         " The limit is the time of the two matrix products of a pass at the rate of a large square"
         f" product ({gemm['float64']:.1f} GFlop/s in float64, {gemm['float32']:.1f} in float32);"
         " *at most here* is how many times faster than `GaussianMixture` that would be. A pass"
@@ -228,9 +233,9 @@ def _goals_table(record: Record) -> str:
         rows.append(
             [
                 "Two threads, fit of {N} x {M}, R = {n_blocks}, K = {K}".format(**threads),
-                f"{threads['speedup']:.2f} times one",
+                f"{threads['speedup']:.2f} times one (median {threads['speedup_median']:.2f})",
                 f"at least {threads['target']:g}",
-                _met(threads["speedup"] >= threads["target"]),
+                _met(min(threads["speedup"], threads["speedup_median"]) >= threads["target"]),
             ]
         )
     memory = record.get("memory", {})
