@@ -137,8 +137,8 @@ def _passes_notes(record: Record) -> str:
     vectors = "has" if record["machine"]["avx512"] else "does not have"
     text = (
         "Milliseconds per EM pass, full covariance, one thread, all trainers in turn in one run;"
-        " from the shortest of several rounds. A goal is met only if it is by these, by processor time"
-        " and by the medians of the rounds; how far they differ shows the noise of the machine."
+        " from the shortest of several rounds. A goal is met only if it is by these, by processor"
+        " time and by the medians of the rounds; how far they differ shows the machine's noise."
         " The limit is the time of the two matrix products of a pass at the rate of a large square"
         f" product ({gemm['float64']:.1f} GFlop/s in float64, {gemm['float32']:.1f} in float32);"
         " *at most here* is how many times faster than `GaussianMixture` that would be. A pass"
