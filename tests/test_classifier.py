@@ -277,6 +277,18 @@ def test_several_starts_with_early_stopping_keep_the_best_validated(labelled, mo
     assert model.validation_scores_.max() == max(best)
 
 
+def test_validation_data_that_are_only_watched_choose_no_start(labelled):
+    X, y = labelled
+    settings = {"n_components": 4, "n_init": 6, "max_iter": 10, "tol": 0, "random_state": 4}
+    alone = SharedKernelClassifier(**settings).fit(X[:400], y[:400])
+    # Labels at random would choose a start at random.
+    for seed in range(6):
+        labels = np.random.default_rng(seed).permutation(y[400:])
+        watched = SharedKernelClassifier(**settings)
+        watched.fit(X[:400], y[:400], X_val=X[400:], y_val=labels)
+        np.testing.assert_array_equal(watched.blocks_[0].means, alone.blocks_[0].means)
+
+
 def test_early_stopping_waits_so_many_passes(labelled):
     X, y = labelled
     model = SharedKernelClassifier(
@@ -489,6 +501,34 @@ def test_empty_kernels_are_reported_and_harmless(labelled):
     np.testing.assert_allclose(block.means[3], 1e4)
     np.testing.assert_allclose(block.weights[:, 3], 0.0, atol=1e-12)
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore:Kernels ran empty")
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_empty_kernels_change_nothing_for_the_others(labelled, covariance_type):
+    """They must not count in what the kernels share, such as a tied covariance."""
+    X, y = labelled
+    X, y = X[:60], y[:60]
+    far = np.vstack([X[:2], np.full((5, 5), 1e5)])
+    results = [
+        SharedKernelClassifier(
+            n_components=K,
+            n_blocks=1,
+            covariance_type=covariance_type,
+            means_init=far[:K],
+            covariances_init=[np.eye(5) * 9.0] * K,
+            weights_init=np.full((3, K), 1 / K),
+            tol=0,
+            max_iter=10,
+        ).fit(X, y)
+        for K in (2, 7)
+    ]
+    few, many = (model.blocks_[0] for model in results)
+    np.testing.assert_allclose(many.means[:2], few.means, rtol=1e-9)
+    own = slice(None) if covariance_type == "tied" else slice(2)
+    np.testing.assert_allclose(many.covariances[own], few.covariances, rtol=1e-8, atol=1e-10)
+    gains = np.diff(results[1].log_likelihoods_, axis=0)
+    assert (gains >= -1e-10 * np.abs(results[1].log_likelihoods_[1:])).all()
 
 
 def test_collapsing_kernels_are_reported(rng):

@@ -175,6 +175,19 @@ def test_float32_turns_to_float64_where_it_would_lose_too_much(rng):
     assert prepare(structure, mild, np.dtype(np.float32)).dtype == np.float32
 
 
+def test_float32_turns_to_float64_for_thin_kernels_at_the_origin():
+    """Their mean cancels nothing, but correlated features do."""
+    P = np.array([[[1.0, 1.0 - 1e-6], [1.0 - 1e-6, 1.0]]])
+    kernels = Kernels(np.ones((1, 1)), np.zeros((1, 2)), P)
+    structure = STRUCTURES["full"]
+    prepared = prepare(structure, kernels, np.dtype(np.float32))
+    assert prepared.dtype == np.float64
+    X = np.linspace(-2.0, 2.0, 40).reshape(20, 2).astype(np.float32)
+    X[:, 1] = X[:, 0]
+    expected = reference_log_densities(X.astype(float), kernels.means, P).T
+    np.testing.assert_allclose(kernel_log_densities(structure, prepared, X.T), expected, atol=1e-8)
+
+
 def test_mix_is_logsumexp_even_where_classes_underflow(rng):
     log_densities = rng.uniform(-5000.0, 0.0, size=(6, 300))
     log_densities[:, :20] -= 1e6

@@ -148,8 +148,13 @@ def maximisation(
     masses = statistics.masses.sum(axis=0)
     weights = statistics.masses / statistics.masses.sum(axis=1, keepdims=True)  # eq. (skempi)
     empty = masses <= 10.0 * np.finfo(np.float64).eps * masses.sum()
-    positive = np.where(empty, 1.0, masses)
-    totals = Totals(positive, statistics.sums, statistics.scatter, prepared.origins)
+    totals = Totals(
+        float(masses.sum()),
+        np.where(empty, 1.0, masses),
+        np.where(empty[:, None], 0.0, statistics.sums),
+        statistics.scatter,
+        prepared.origins,
+    )
     means, covariances = structure.estimate(prepared.natural, totals)
     means = np.where(empty[:, None], before.means, means)
     covariances = structure.keep(empty, before.covariances, covariances)

@@ -68,7 +68,8 @@ def prepare(structure: Structure, kernels: Kernels, dtype: np.dtype[np.floating]
     """Kernels in natural form, and in which way each can be evaluated without loss."""
     natural = structure.natural(kernels.means, kernels.covariances)
     dtype = np.dtype(dtype)
-    if np.any(natural.cancellation * np.finfo(dtype).eps > TOLERATED_ERROR[dtype]):
+    loss = natural.cancellation + natural.conditioning
+    if np.any(loss * np.finfo(dtype).eps > TOLERATED_ERROR[dtype]):
         dtype = np.dtype(np.float64)
     lossy = natural.cancellation * np.finfo(dtype).eps > TOLERATED_ERROR[dtype]
     near = np.clip(kernels.means, -FARTHEST_ORIGIN, FARTHEST_ORIGIN)

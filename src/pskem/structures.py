@@ -36,25 +36,29 @@ class Natural(NamedTuple):
     theta : (K, d), the coefficients of phi
     constant : (K,), the rest of the log density, without the weights
     whitener : (m, m) for the tied structure (phi is whitened by the common covariance); else empty
-    cancellation : (K,), the size of the terms that cancel near the kernel's mean. Times the
-        machine epsilon this is the absolute error of the product form there.
+    cancellation : (K,), the size of the terms that cancel near the kernel's mean because it lies
+        off the origin. Times the machine epsilon this is an absolute error of the product form.
+    conditioning : (K,), the same because features are correlated; no choice of origin helps.
     """
 
     theta: FloatArray
     constant: FloatArray
     whitener: FloatArray
     cancellation: FloatArray
+    conditioning: FloatArray
 
 
 class Totals(NamedTuple):
     """What the M-step reads means and covariances from.
 
-    masses : (K,), responsibilities summed, all positive
-    sums : (K, d), phi(x - origin) weighted by the responsibilities
+    total : responsibilities summed over all kernels, the number of samples
+    masses : (K,), responsibilities summed; positive, 1 stands in for kernels that are empty
+    sums : (K, d), phi(x - origin) weighted by the responsibilities; 0 for kernels that are empty
     scatter : the sum of :meth:`Structure.scatter`
     origins : (K, m)
     """
 
+    total: float
     masses: FloatArray
     sums: FloatArray
     scatter: FloatArray
@@ -210,10 +214,12 @@ class Full(_Separate):
         # -1/2 x' P^-1 x: each off-diagonal pair stands once in phi and twice in the form.
         quadratic = precision[:, a, b] * np.where(a == b, -0.5, -1.0)
         constant = -0.5 * ((means * linear).sum(axis=1) + log_det + m * LOG_2PI)
-        size = np.abs(means)
-        spread = np.matmul(np.abs(precision), size[:, :, None])[:, :, 0]
-        cancellation = (size * spread).sum(axis=1)
-        return Natural(np.hstack([quadratic, linear]), constant, np.empty((0, 0)), cancellation)
+        # The two terms' sizes at once: |mu|' |P^-1| |mu| and sd' |P^-1| sd, with sd^2 = diag(P).
+        spread = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+        sizes = np.stack([np.abs(means), spread], axis=2)  # (K, m, 2)
+        lost = (sizes * (np.abs(precision) @ sizes)).sum(axis=1)  # (K, 2)
+        theta = np.hstack([quadratic, linear])
+        return Natural(theta, constant, np.empty((0, 0)), lost[:, 0], lost[:, 1])
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         m = len(X)
@@ -273,7 +279,7 @@ class Tied:
         theta = means @ root.T
         constant = -0.5 * ((theta * theta).sum(axis=1) + log_det + m * LOG_2PI)
         # Evaluating a tied kernel about its own mean would gain nothing: z is well scaled.
-        return Natural(theta, constant, root, np.zeros(K))
+        return Natural(theta, constant, root, np.zeros(K), np.zeros(K))
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         np.matmul(natural.whitener.astype(X.dtype, copy=False), X, out=out)
@@ -291,7 +297,7 @@ class Tied:
         z = totals.sums / totals.masses[:, None]
         within = totals.scatter - totals.sums.T @ z
         colour = np.linalg.inv(natural.whitener)  # L
-        covariance = colour @ (within / totals.masses.sum()) @ colour.T
+        covariance = colour @ (within / totals.total) @ colour.T
         return z @ colour.T, 0.5 * (covariance + covariance.T)  # Pulford (2022), eq. (mdacov)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
@@ -331,7 +337,8 @@ class Diagonal(_Separate):
         log_det = np.log(covariances).sum(axis=1)
         constant = -0.5 * (cancellation + log_det + m * LOG_2PI)
         theta = np.hstack([-0.5 * precision, linear])
-        return Natural(theta, constant, np.empty((0, 0)), cancellation)
+        uncorrelated = np.zeros(len(means))
+        return Natural(theta, constant, np.empty((0, 0)), cancellation, uncorrelated)
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         m = len(X)
@@ -380,7 +387,8 @@ class Spherical(_Separate):
         cancellation = (means * linear).sum(axis=1)
         constant = -0.5 * (cancellation + m * (np.log(covariances) + LOG_2PI))
         theta = np.hstack([-0.5 * precision, linear])
-        return Natural(theta, constant, np.empty((0, 0)), cancellation)
+        uncorrelated = np.zeros(len(means))
+        return Natural(theta, constant, np.empty((0, 0)), cancellation, uncorrelated)
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         np.einsum("an,an->n", X, X, out=out[0])

@@ -111,10 +111,12 @@ class Run(NamedTuple):
     converged: NDArray[np.bool_]
     stopped: bool
 
-    @property
-    def merit(self) -> float:
-        """What the best of several starts has most of."""
-        if len(self.validation_scores):
+    def merit(self, early_stopping: bool) -> float:
+        """What the best of several starts has most of.
+
+        Validation data that are only watched must not choose anything.
+        """
+        if early_stopping:
             return float(self.validation_scores[self.best_iter - 1])
         return float(self.log_likelihoods[-1].sum())
 
@@ -189,7 +191,7 @@ def train(
     for i in range(n_init):
         kernels = [_initial(plan, data, r, i) for r in range(len(plan.blocks))]
         run = _run(plan, data, kernels, holdout, parallel_map, observe, i)
-        if best is None or run.merit > best.merit:
+        if best is None or run.merit(plan.early_stopping) > best.merit(plan.early_stopping):
             best = run
     assert best is not None  # n_init >= 1
     return best
