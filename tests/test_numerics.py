@@ -150,6 +150,28 @@ def test_float32_is_close_to_float64(labelled, covariance_type):
     assert np.mean(single.predict(X32) == double.predict(X32)) > 0.99
 
 
+@pytest.mark.parametrize("reg_covar", [0.0, 1e-6])
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_float32_with_clusters_far_apart(rng, covariance_type, reg_covar):
+    """A thousand standard deviations between clusters: the same fit as in float64."""
+    centres = rng.standard_normal((4, 3)) * 1e3
+    X = (centres[rng.integers(4, size=2000)] + rng.standard_normal((2000, 3))).astype(np.float32)
+    settings = {
+        "n_components": 4,
+        "covariance_type": covariance_type,
+        "means_init": centres,
+        "reg_covar": reg_covar,
+        "random_state": 0,
+    }
+    single = SharedKernelDensity(**settings).fit(X)
+    double = SharedKernelDensity(**settings).fit(X.astype(np.float64))
+    assert single.converged_
+    assert single.score(X.astype(float)) == pytest.approx(double.score(X.astype(float)), abs=1e-2)
+    np.testing.assert_allclose(
+        single.blocks_[0].dense_covariances, double.blocks_[0].dense_covariances, atol=0.05
+    )
+
+
 def test_float32_at_a_large_offset(labelled):
     """400 standard deviations from zero, where raw float32 moments would be indefinite."""
     X, y = labelled
@@ -186,6 +208,18 @@ def test_float32_turns_to_float64_for_thin_kernels_at_the_origin():
     X[:, 1] = X[:, 0]
     expected = reference_log_densities(X.astype(float), kernels.means, P).T
     np.testing.assert_allclose(kernel_log_densities(structure, prepared, X.T), expected, atol=1e-8)
+
+
+def test_a_start_far_outside_the_data_loses_no_digits():
+    """From 1e11 standard deviations away, one pass must find the moments of the data."""
+    Z = np.random.default_rng(0).standard_normal((27, 3)) * [1e-7, 1e7, 1e-11]
+    settings = {"n_components": 1, "init": "random", "reg_covar": 0.0, "tol": 0, "random_state": 0}
+    model = SharedKernelDensity(max_iter=1, **settings).fit(Z)
+    unit = Z.std(axis=0)
+    expected = np.cov(Z.T / unit[:, None], bias=True)
+    np.testing.assert_allclose(model.covariances_[0] / np.outer(unit, unit), expected, atol=1e-7)
+    trace = SharedKernelDensity(max_iter=3, **settings).fit(Z).log_likelihoods_
+    assert (np.diff(trace) >= -1e-9 * np.abs(trace[1:])).all()
 
 
 def test_mix_is_logsumexp_even_where_classes_underflow(rng):

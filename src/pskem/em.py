@@ -7,7 +7,7 @@ For the samples of a block, sorted by class:
     M-step   S = W @ phi(X)'         sums of phi under W; the indicator rows of phi give the
                                      masses of each class, so the weights come for free
 
-S is additive over chunks, threads and machines, and is all that the M-step needs.
+Within a pass S is additive over chunks, threads and machines; the M-step needs nothing else.
 """
 
 from __future__ import annotations

@@ -113,7 +113,8 @@ def make_plan(
         n_components,
         starts,
         recipe,
-        estimator.n_init,
+        # Starts that leave nothing to chance are all the same.
+        1 if all(start.complete for start in starts) else estimator.n_init,
         float(estimator.reg_covar),
         estimator.max_iter,
         float(estimator.tol),
@@ -170,7 +171,7 @@ def fit_blocks(
     task = FitTask(estimator, plan.max_iter * plan.n_init, X, y)
     verbose = int(estimator.verbose)
     every = 10 if verbose == 1 else 1
-    bar = PassBar(plan.max_iter, plan.n_init, len(X), every) if verbose else None
+    bar = PassBar(plan.max_iter, plan.n_init, data.samples[0].n_samples, every) if verbose else None
 
     def state(kernels: Sequence[Kernels]) -> Callable[[], dict[str, Any]]:
         return lambda: attributes(to_blocks(plan, data, kernels))
@@ -233,8 +234,8 @@ def _warn(plan: Plan, data: Data, run: Run) -> None:
     if collapsed:
         warnings.warn(
             f"Kernels collapsed in some direction ({'; '.join(collapsed)}): the samples left to"
-            f" them do not vary there, and reg_covar={plan.reg_covar:g} times the variance of the"
-            " data stands in. Use fewer components, a larger reg_covar such as 0.01, or"
+            f" them do not vary there, and {max(plan.reg_covar, SMALLEST_FLOOR):g} times the variance"
+            " of the data stands in. Use fewer components, a larger reg_covar such as 0.01, or"
             " covariance_type='tied' or 'diag'.",
             ConvergenceWarning,
             stacklevel=4 + DECORATOR_FRAMES,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,10 @@ class Block:
             array = np.array(getattr(self, name))
             array.flags.writeable = False
             object.__setattr__(self, name, array)
+
+    def __reduce__(self) -> tuple[type[Block], tuple[Any, ...]]:
+        # Through the constructor, so that copies are read-only too.
+        return Block, tuple(getattr(self, field.name) for field in fields(self))
 
     def __repr__(self) -> str:
         return (

@@ -278,8 +278,9 @@ class Tied:
         root, log_det = _factor(covariances)
         theta = means @ root.T
         constant = -0.5 * ((theta * theta).sum(axis=1) + log_det + m * LOG_2PI)
-        # Evaluating a tied kernel about its own mean would gain nothing: z is well scaled.
-        return Natural(theta, constant, root, np.zeros(K), np.zeros(K))
+        # z is as large as the clusters are far apart, and its squares cancel; float32 feels that
+        # first. No origin of a kernel's own helps, because the scatter is common to all.
+        return Natural(theta, constant, root, np.zeros(K), (theta * theta).sum(axis=1))
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         np.matmul(natural.whitener.astype(X.dtype, copy=False), X, out=out)

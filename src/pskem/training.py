@@ -101,6 +101,7 @@ class Run(NamedTuple):
     best_iter : the pass that is kept, counted from 1
     converged : (R,) bool, whether the last gain of the block's log likelihood was below tol
     stopped : whether anything but the number of passes ended the training
+    asked : whether an observer did
     """
 
     kernels: Sequence[Kernels]
@@ -110,6 +111,7 @@ class Run(NamedTuple):
     best_iter: int
     converged: NDArray[np.bool_]
     stopped: bool
+    asked: bool
 
     def merit(self, early_stopping: bool) -> float:
         """What the best of several starts has most of.
@@ -186,13 +188,13 @@ def train(
 ) -> Run:
     """The best of ``n_init`` runs."""
     best: Run | None = None
-    # Starts that leave nothing to chance are all the same.
-    n_init = 1 if all(start.complete for start in plan.starts) else plan.n_init
-    for i in range(n_init):
+    for i in range(plan.n_init):
         kernels = [_initial(plan, data, r, i) for r in range(len(plan.blocks))]
         run = _run(plan, data, kernels, holdout, parallel_map, observe, i)
         if best is None or run.merit(plan.early_stopping) > best.merit(plan.early_stopping):
             best = run
+        if run.asked:
+            break
     assert best is not None  # n_init >= 1
     return best
 
@@ -230,12 +232,13 @@ def _run(
     converged = np.zeros(len(plan.blocks), dtype=bool)
     kept: Pass | None = None
     best_iter = 0
-    stopped = False
+    stopped = asked = False
     passes = em_passes(plan.structure, data.samples, kernels, plan.reg_covar, parallel_map)
     for p, step in enumerate(islice(passes, plan.max_iter), start=1):
         trace.append(step.log_likelihoods - volume)
         if p > 1 and plan.tol > 0.0:
-            converged = (trace[-1] - trace[-2]) / N < plan.tol
+            # A fall, which rounding can cause, is no convergence either.
+            converged = np.abs(trace[-1] - trace[-2]) / N < plan.tol
         if holdout is not None:
             scores.append(accuracy(plan.structure, step.kernels, holdout, parallel_map))
         if not plan.early_stopping or scores[-1] > max(scores[:-1], default=-np.inf):
@@ -259,6 +262,7 @@ def _run(
         best_iter,
         converged,
         stopped,
+        asked,
     )
 
 
