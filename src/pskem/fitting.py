@@ -235,8 +235,8 @@ def _warn(plan: Plan, data: Data, run: Run) -> None:
         warnings.warn(
             f"Kernels collapsed in some direction ({'; '.join(collapsed)}): the samples left to"
             f" them do not vary there, and {max(plan.reg_covar, SMALLEST_FLOOR):g} times the"
-            " variance of the data stands in. Use fewer components, a larger reg_covar such as 0.01, or"
-            " covariance_type='tied' or 'diag'.",
+            " variance of the data stands in. Use fewer components, a larger reg_covar such as"
+            " 0.01, or covariance_type='tied' or 'diag'.",
             ConvergenceWarning,
             stacklevel=4 + DECORATOR_FRAMES,
         )
