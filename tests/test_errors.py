@@ -73,6 +73,7 @@ def start(weights=None, means=None, covariances=None, **others):
         (start(means=np.full((2, 4), np.nan)), "means_init holds NaN"),
         (start(means=[["a"] * 4] * 2), "must be an array of numbers"),
         (start(means=[[1, 2], [3]]), "rows of equal length"),
+        (start(means=[[[1, 2], [3]]]), "means_init=.*rows of equal length"),
         (start(covariances=np.eye(3)), r"accepted here: \(2, 4, 4\)"),
         (start(covariances=-EYE), r"not positive definite \(kernel 0\)"),
         (start(covariances=EYE + np.triu(np.ones((4, 4)), 1)), "must be symmetric"),

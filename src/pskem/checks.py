@@ -169,8 +169,10 @@ def _entry(name: str, value: Any, r: int, R: int, shapes: Sequence[tuple[int, ..
         return None
     listed = isinstance(value, list | tuple)
     if R == 1:
-        nested = listed and len(value) == 1 and (value[0] is None or np.shape(value[0]) in shapes)
-        return value[0] if nested else value
+        if not (listed and len(value) == 1):
+            return value
+        inner = None if value[0] is None else _numbers(name, value[0])
+        return inner if inner is None or inner.shape in shapes else value
     if not listed or len(value) != R:
         got = f"{len(value)} entries" if listed else f"a {type(value).__name__}"
         raise ValueError(

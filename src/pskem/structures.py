@@ -25,8 +25,8 @@ FloatArray = NDArray[np.floating[Any]]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
-#: A kernel whose variance in some direction falls below this, relative to the data's, has collapsed
-#: onto fewer dimensions than it has, whatever the floor then makes of it.
+#: A kernel whose variance in some direction falls below this, relative to the data's, or below a
+#: floor that is smaller still, has collapsed onto fewer dimensions than it has.
 COLLAPSED = 1e-6
 
 
