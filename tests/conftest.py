@@ -8,6 +8,8 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 import numpy as np
 import pytest
 
+from pskem import SharedKernelClassifier
+
 
 @pytest.fixture
 def rng():
@@ -21,3 +23,9 @@ def labelled(rng):
     centres = rng.standard_normal((3, 2, 5)) * 2.0
     X = centres[y, rng.integers(2, size=600)] + rng.standard_normal((600, 5))
     return (X @ rng.standard_normal((5, 5))) * [1.0, 10.0, 0.1, 3.0, 1.0] + [0, 50, -1, 2, 7], y
+
+
+@pytest.fixture
+def fitted(labelled):
+    X, y = labelled
+    return SharedKernelClassifier(n_components=5, n_blocks=2, random_state=0).fit(X, y)

@@ -4,8 +4,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pskem import SharedKernelClassifier, SharedKernelDensity
-
-COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
+from reference import COVARIANCE_TYPES
 
 
 # The checks fit 20 kernels to a handful of samples: kernels do run empty and collapse there.

@@ -26,7 +26,19 @@ def test_methods(labelled, covariance_type):
     )
     np.testing.assert_array_equal(model.predict(X), log_joint.argmax(axis=1))
     assert model.converged_ is True
-    assert model.sample(3, random_state=0).shape == (3, 5)
+
+
+def test_samples_come_from_the_kernels(labelled):
+    X, _ = labelled
+    model = SharedKernelDensity(n_components=3, random_state=0).fit(X)
+    drawn, components = model.sample(40_000, random_state=0)
+    share = np.bincount(components, minlength=3) / len(components)
+    np.testing.assert_allclose(share, model.weights_, atol=5 * 0.5 / np.sqrt(40_000))
+    for k, (mean, covariance) in enumerate(zip(model.means_, model.covariances_, strict=True)):
+        own = drawn[components == k]
+        error = 5 * np.sqrt(np.diag(covariance) / len(own))
+        assert (np.abs(own.mean(axis=0) - mean) < error).all()
+        np.testing.assert_allclose(np.cov(own.T), covariance, atol=0.1 * np.trace(covariance))
 
 
 def test_the_density_integrates_to_one(rng):

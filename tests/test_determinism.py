@@ -1,10 +1,12 @@
 """What must not change a result: threads, the order of rows, the order of blocks."""
 
+import threading
+
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from pskem import SharedKernelClassifier, SharedKernelDensity
+from pskem import SharedKernelClassifier, SharedKernelDensity, em, parallel
 from pskem.parallel import n_threads, workers
 from pskem.samples import canonical_order
 from reference import COVARIANCE_TYPES
@@ -29,13 +31,15 @@ def assert_same_bits(one, two):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("init", ["k-means++", "kmeans"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
-def test_same_bits_for_every_number_of_threads(large, covariance_type, dtype):
+def test_same_bits_for_every_number_of_threads(large, covariance_type, dtype, init):
     X, y = large[0].astype(dtype), large[1]
     settings = {
         "n_components": 7,
         "n_blocks": 2,
+        "init": init,
         "covariance_type": covariance_type,
         "max_iter": 4,
         "tol": 0,
@@ -126,23 +130,83 @@ def test_n_threads(monkeypatch):
 
 
 def blas_threads():
-    return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
 
 
-def test_blas_is_held_to_one_thread_inside():
-    before = blas_threads()
+@pytest.fixture
+def two_blas_threads():
+    """Whatever earlier tests left behind, and however many cores there are."""
+    with threadpool_limits(2, user_api="blas"):
+        assert blas_threads() == {2}
+        yield
+    # What a test left wrong shows in the test itself.
+
+
+def test_blas_is_held_to_one_thread_inside(two_blas_threads):
     with workers(2) as parallel_map:
-        assert set(blas_threads()) == {1}
-        assert parallel_map(lambda task: set(blas_threads()), range(4)) == [{1}] * 4
-    assert blas_threads() == before
+        assert blas_threads() == {1}
+        assert parallel_map(lambda task: blas_threads(), range(4)) == [{1}] * 4
+    assert blas_threads() == {2}
 
 
-def test_an_error_in_a_worker_reaches_the_caller_and_frees_blas():
-    before = blas_threads()
+def test_every_worker_limits_blas_for_itself(monkeypatch):
+    """Some BLAS builds keep a limit per calling thread."""
+    callers = []
 
+    class Controller:
+        def limit(self, limits, user_api):
+            callers.append((threading.current_thread().name, limits, user_api))
+            return self
+
+        def restore_original_limits(self):
+            callers.append("restored")
+
+    monkeypatch.setattr(parallel, "_controller", Controller)
+    barrier = threading.Barrier(2)
+    with workers(2) as parallel_map:
+        parallel_map(lambda task: barrier.wait(timeout=30), range(2))
+    main = threading.current_thread().name
+    assert sorted(callers[1:-1]) == [("pskem_0", 1, "blas"), ("pskem_1", 1, "blas")]
+    assert callers[0] == (main, 1, "blas")
+    assert callers[-1] == "restored"
+
+
+def test_fits_that_overlap_leave_blas_as_it_was(two_blas_threads):
+    first, second = workers(1), workers(1)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert blas_threads() == {1}, "the second is still at work"
+    second.__exit__(None, None, None)
+    assert blas_threads() == {2}
+
+
+def test_an_error_in_a_worker_reaches_the_caller_and_frees_blas(two_blas_threads):
     def fail(task):
         raise RuntimeError(f"task {task}")
 
     with pytest.raises(RuntimeError, match="task 0"), workers(2) as parallel_map:
         parallel_map(fail, range(3))
-    assert blas_threads() == before
+    assert blas_threads() == {2}
+
+
+def test_work_is_done_at_the_same_time():
+    barrier = threading.Barrier(2)  # opens when two tasks have arrived; alone, one would wait
+    with workers(2) as parallel_map:
+        parallel_map(lambda task: barrier.wait(timeout=30), range(4))
+
+
+def test_a_fit_with_one_block_works_in_several_threads(large, monkeypatch):
+    X, y = large
+    names = []
+    summarise = em.summarise
+
+    def recorded(*arguments):
+        names.append(threading.current_thread().name)
+        return summarise(*arguments)
+
+    monkeypatch.setattr(em, "summarise", recorded)
+    model = SharedKernelClassifier(n_components=3, tol=0, max_iter=1, n_jobs=2, random_state=0)
+    model.fit(X, y)
+    assert len(names) > 2
+    assert {name.split("_")[0] for name in names} == {"pskem"}

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kstest
 
 from pskem import SharedKernelClassifier
-from pskem.initialise import NARROWEST_START, Recipe, Start, initialise
+from pskem.initialise import METHODS, NARROWEST_START, Start, initialise
 from pskem.samples import arrange, canonical_order, measure, standardise
 from pskem.structures import STRUCTURES
 from reference import COVARIANCE_TYPES
@@ -18,9 +18,9 @@ def started(X, y, K, method, covariance_type="full", start=Start(), seed=0):  # 
     (samples,) = arrange(X, y, order, [np.arange(X.shape[1])], len(np.unique(y)))
     coordinates = measure(samples.X, structure.common_scale)
     samples = standardise(samples, coordinates)
-    recipe = Recipe(method, (3.0, 11.0), 5.0)
+    maker = METHODS[method]((3.0, 11.0), 5.0)
     rng = np.random.default_rng(seed)
-    kernels = initialise(structure, samples, coordinates, K, recipe, start, 1e-6, rng)
+    kernels = initialise(structure, samples, coordinates, K, maker, start, 1e-6, rng)
     return kernels, samples, coordinates
 
 

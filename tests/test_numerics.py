@@ -1,12 +1,16 @@
 """How much the product form loses against a direct evaluation, and that it is bounded."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
 from pskem import SharedKernelClassifier, SharedKernelDensity
+from pskem.em import summarise
 from pskem.kernels import Kernels, kernel_log_densities, prepare
 from pskem.likelihood import mix
+from pskem.samples import Samples, cut, measure
 from pskem.structures import STRUCTURES
 from reference import (
     COVARIANCE_TYPES,
@@ -144,10 +148,36 @@ def test_float32_is_close_to_float64(labelled, covariance_type):
     settings = {"n_components": 6, "covariance_type": covariance_type, "random_state": 0}
     single = SharedKernelClassifier(**settings, tol=0, max_iter=15).fit(X32, y)
     double = SharedKernelClassifier(**settings, tol=0, max_iter=15).fit(X32.astype(float), y)
-    np.testing.assert_allclose(
-        single.log_likelihoods_, double.log_likelihoods_, rtol=1e-4, atol=1e-3 * len(X)
-    )
+    np.testing.assert_allclose(single.log_likelihoods_, double.log_likelihoods_, rtol=1e-4)
     assert np.mean(single.predict(X32) == double.predict(X32)) > 0.99
+
+
+def test_sums_over_chunks_are_taken_in_double_precision():
+    """One large chunk, then many small ones that single precision would lose beside it."""
+    n, repeats = 4096, 200
+    X = np.full((1, n * repeats), 0.7, dtype=np.float32)
+    X[:, :n] = 2048.0
+    bounds = np.array([0, X.size])
+    samples = Samples(X, bounds, cut(bounds, n))
+    kernels = Kernels(np.ones((1, 1)), np.zeros((1, 1)), np.ones((1, 1, 1)))
+    structure = STRUCTURES["full"]
+    prepared = prepare(structure, kernels, X.dtype)
+    assert prepared.dtype == np.float32
+    statistics = summarise(structure, prepared, samples, chain.from_iterable(samples.tasks))
+    squares, total = np.square(X, dtype=np.float64).sum(), X.sum(dtype=np.float64)
+    # What one float32 chunk may lose; float32 sums of all chunks would lose 20 times as much.
+    assert statistics.sums[0] == pytest.approx([squares, total], abs=400)
+    log_likelihood = -0.5 * (squares + X.size * np.log(2 * np.pi))
+    assert statistics.log_likelihood == pytest.approx(log_likelihood, abs=1000)
+
+
+@pytest.mark.parametrize("n", range(2, 60, 7))
+def test_a_constant_feature_is_shifted_to_zero_exactly(n):
+    """The mean of n equal numbers may differ from them in the last digit."""
+    for value in (0.1, 1e-300, 1e300, 12345.678):
+        shift, scale = measure(np.full((1, n), value))
+        assert shift[0] == value
+        assert scale[0] == 1.0
 
 
 @pytest.mark.parametrize("reg_covar", [0.0, 1e-6])

@@ -23,6 +23,8 @@ __all__ = [
     "check_real",
     "check_shape",
     "check_starts",
+    "check_weights",
+    "encode",
 ]
 
 
@@ -59,15 +61,12 @@ def check_integer(
 def check_real(
     name: str, value: Any, low: float, high: float = np.inf, strict: bool = False
 ) -> None:
-    """low <= value < inf, or low < value < high where strict."""
+    """low <= value <= high, or low < value < high where strict; always finite."""
     number = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value))
     inside = number and (low < value < high if strict else low <= value <= high)
     if not inside:
-        accepted = (
-            f"above {low:g}" + (f" and below {high:g}" if np.isfinite(high) else "")
-            if strict
-            else f"of at least {low:g}"
-        )
+        above, below = ("above", "below") if strict else ("of at least", "at most")
+        accepted = f"{above} {low:g}" + (f" and {below} {high:g}" if np.isfinite(high) else "")
         raise ValueError(f"{name}={value!r} must be a finite number {accepted}.")
 
 
@@ -98,19 +97,36 @@ def check_n_components(value: Any, n_blocks: int) -> list[int]:
 def check_prior(value: Any, frequencies: FloatArray) -> FloatArray:
     """Class priors (L,) from the parameter and the class frequencies."""
     L = len(frequencies)
+    accepted = (
+        f"Accepted: None (class frequencies), 'uniform', or an array of {L} numbers, one per class,"
+        " that are not negative and sum to 1."
+    )
     if value is None:
         return frequencies
     if isinstance(value, str):
-        check_choice("priors", value, ["uniform"])
+        if value != "uniform":
+            raise ValueError(f"priors={value!r} is not known. {accepted}")
         return np.full(L, 1.0 / L)
     prior = _numbers("priors", value)
     if prior.shape != (L,):
-        raise ValueError(
-            f"priors has shape {prior.shape}; it must have one entry for each of the {L} classes."
-        )
+        raise ValueError(f"priors has shape {prior.shape}. {accepted}")
     if (prior < 0.0).any() or abs(prior.sum() - 1.0) > 1e-6:
-        raise ValueError(f"priors={value!r} must not be negative and must sum to 1.")
+        raise ValueError(
+            f"priors={value!r} sums to {prior.sum():.6g}"
+            f"{' and holds negative values' if (prior < 0.0).any() else ''}. {accepted}"
+        )
     return prior / prior.sum()
+
+
+def encode(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
+    """Positions of labels in ``classes``, which are sorted."""
+    unknown = np.setdiff1d(y, classes)
+    if unknown.size:
+        raise ValueError(
+            f"{name} holds class(es) {unknown[:10].tolist()} that the model was not trained"
+            f" on. It knows {classes[:20].tolist()}{'...' if len(classes) > 20 else ''}."
+        )
+    return np.searchsorted(classes, y)
 
 
 def check_starts(
@@ -141,7 +157,7 @@ def check_starts(
         if P is not None:
             P = check_shape(f"covariances_init{place}", P, covariance_shapes)
             P = _check_covariances(f"covariances_init{place}", P, K, m, structure)
-        starts.append(Start(w, mu, P))
+        starts.append(Start(w, mu, P, None if w is None else w > 0.0))
     return starts
 
 

@@ -7,12 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import validate_data
 
-from pskem import checks, model
+from pskem import checks
 from pskem.callbacks import CallbackSupportMixin, with_callbacks
 from pskem.fitting import (
     all_or_nothing,
@@ -23,19 +22,18 @@ from pskem.fitting import (
     make_plan,
     starts_from,
     to_blocks,
-    validated,
 )
-from pskem.likelihood import log_posterior
 from pskem.model import Block
 from pskem.parallel import workers
 from pskem.partition import partition_features
+from pskem.prediction import BlockPredictor
 from pskem.structures import STRUCTURES, FloatArray
 from pskem.training import Plan, make_data, make_holdout, split
 
 __all__ = ["SharedKernelClassifier"]
 
 
-class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Shared kernel classifier, trained by (partitioned) supervised EM.
 
     All classes draw on one common set of Gaussian kernels with class-specific weights,
@@ -286,7 +284,7 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             )
         except ValueError as error:
             raise ValueError(f"X_val and y_val are not accepted. {error}") from None
-        return X_val, self._encode(y_val, classes, "y_val")
+        return X_val, checks.encode(y_val, classes, "y_val")
 
     def _plan(
         self, X: FloatArray, classes: NDArray[Any], before: list[Block] | None, seed: int
@@ -314,262 +312,3 @@ class SharedKernelClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         return make_plan(
             self, blocks, n_components, starts, seed, self.early_stopping, self.n_iter_no_change
         )
-
-    @staticmethod
-    def _encode(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
-        """Positions of labels in ``classes``."""
-        unknown = np.setdiff1d(y, classes)
-        if unknown.size:
-            raise ValueError(
-                f"{name} holds class(es) {unknown[:10].tolist()} that the model was not trained"
-                f" on. It knows {classes[:20].tolist()}{'...' if len(classes) > 20 else ''}."
-            )
-        return np.searchsorted(classes, y)
-
-    def block_log_likelihood(self, X: Any) -> FloatArray:
-        """Log likelihood of each class under each block, log q_rj(x_r).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_likelihood : ndarray of shape (n_samples, n_blocks, n_classes)
-            Its sum over the blocks is :meth:`class_log_likelihood`.
-        """
-        return self._block_log_likelihood(validated(self, X))
-
-    def _block_log_likelihood(self, X: FloatArray) -> FloatArray:
-        """The one hook from which every prediction follows, for validated X."""
-        with workers(self.n_jobs) as parallel_map:
-            return model.block_log_likelihoods(self.blocks_, X, parallel_map)
-
-    def class_log_likelihood(self, X: Any) -> FloatArray:
-        """Log likelihood of each class, log p(x|c=j).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_likelihood : ndarray of shape (n_samples, n_classes)
-        """
-        return self.block_log_likelihood(X).sum(axis=1)
-
-    def predict_joint_log_proba(self, X: Any) -> FloatArray:
-        """Joint log density of each class and the sample, log p(c=j) + log p(x|c=j).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        joint : ndarray of shape (n_samples, n_classes)
-        """
-        return self._joint(validated(self, X))
-
-    def _joint(self, X: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return self._block_log_likelihood(X).sum(axis=1) + np.log(self.class_prior_)
-
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Log posterior probabilities of the classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return log_posterior(self.predict_joint_log_proba(X))
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Posterior probabilities of the classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
-        winners = self.predict_joint_log_proba(X).argmax(axis=1)
-        return self.classes_[winners]
-
-    def score_samples(self, X: Any) -> FloatArray:
-        """Log density of each sample under the whole model, log p(x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_samples,)
-            Of the features that the partition uses.
-        """
-        return logsumexp(self.predict_joint_log_proba(X), axis=1)
-
-    def responsibilities(self, X: Any, y: Any = None) -> list[FloatArray]:
-        """Posterior probabilities of the kernels of each block.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), default=None
-            Classes of the samples. With them, the w_nk of the E-step: probabilities given the
-            sample and its class. Without, probabilities given the sample alone, averaged over the
-            model's posterior of the class.
-
-        Returns
-        -------
-        responsibilities : list of ndarray of shape (n_samples, n_components)
-            One array per block; rows sum to one.
-        """
-        X = validated(self, X)
-        if y is None:
-            posterior = np.exp(log_posterior(self._joint(X)))
-        else:
-            posterior = np.eye(len(self.classes_))[self._known(X, y)]
-        with workers(self.n_jobs) as parallel_map:
-            return model.responsibilities(self.blocks_, X, posterior, parallel_map)
-
-    def _known(self, X: FloatArray, y: Any) -> NDArray[np.intp]:
-        if y is None:
-            raise ValueError("y is missing: the classes of the samples are needed here.")
-        labels = column_or_1d(y)
-        if len(labels) != len(X):
-            raise ValueError(f"X has {len(X)} samples and y has {len(labels)}; they must agree.")
-        return self._encode(labels, self.classes_, "y")
-
-    def sample(
-        self, n_samples: int = 1, classes: Any = None, random_state: Any = None
-    ) -> tuple[FloatArray, NDArray[Any]]:
-        """Draw samples from the model.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        classes : label or array-like of shape (n_samples,), default=None
-            The class to draw from, one for all or one for each; None draws classes by their
-            priors.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            Features that the partition leaves out are NaN.
-        y : ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self, "blocks_")
-        checks.check_integer("n_samples", n_samples, 1)
-        rng = np.random.default_rng(draw_seeds(random_state, 4))
-        if classes is None:
-            labels = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
-        else:
-            given = np.asarray(classes)
-            if given.ndim == 0:
-                given = np.repeat(given, n_samples)
-            if given.shape != (n_samples,):
-                raise ValueError(
-                    f"classes has shape {given.shape}; give one class, or one for each of the"
-                    f" n_samples={n_samples} samples."
-                )
-            labels = self._encode(given, self.classes_, "classes")
-        return model.draw(self.blocks_, labels, self.n_features_in_, rng), self.classes_[labels]
-
-    def _log_likelihood(self, X: FloatArray, y: Any) -> float:
-        """log p(X | C) of labelled data."""
-        labels = self._known(X, y)
-        log_likelihood = self._block_log_likelihood(X).sum(axis=1)
-        return float(log_likelihood[np.arange(len(X)), labels].sum())
-
-    def aic(self, X: Any, y: Any) -> float:
-        """Akaike's information criterion of log p(X|C); lower is better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        aic : float
-        """
-        X = validated(self, X)
-        return 2.0 * model.n_parameters(self.blocks_) - 2.0 * self._log_likelihood(X, y)
-
-    def bic(self, X: Any, y: Any) -> float:
-        """Bayesian information criterion of log p(X|C); lower is better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        bic : float
-        """
-        X = validated(self, X)
-        penalty = model.n_parameters(self.blocks_) * float(np.log(len(X)))
-        return penalty - 2.0 * self._log_likelihood(X, y)
-
-    def expand(self) -> Block:
-        """The equivalent unpartitioned mixture, with one component per choice of kernels.
-
-        A model of R blocks with K kernels each is a mixture of K^R Gaussians with block-diagonal
-        covariances (Appendix B of the paper).
-
-        Returns
-        -------
-        block : Block
-            With all features that the partition uses, in the order of the columns.
-
-        Raises
-        ------
-        ValueError
-            If there would be more than 10,000 components.
-        """
-        check_is_fitted(self, "blocks_")
-        return model.expand(self.blocks_)
-
-    def shared_proportion(self, threshold: float = 0.01) -> float:
-        """How much of the kernels is shared: N_S / N_T of the paper.
-
-        A class holds a kernel if its weight is at least the threshold. N_T counts all pairs of a
-        kernel and a class that holds it, N_S those whose kernel several classes hold; both are
-        summed over the blocks.
-
-        Parameters
-        ----------
-        threshold : float, default=0.01
-
-        Returns
-        -------
-        proportion : float between 0 and 1
-        """
-        check_is_fitted(self, "blocks_")
-        checks.check_real("threshold", threshold, 0.0, 1.0, strict=True)
-        return model.shared_proportion(self.blocks_, threshold)

@@ -239,7 +239,9 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         return self.predict_proba(X).argmax(axis=1)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None
+    ) -> tuple[FloatArray, NDArray[np.intp]]:
         """Draw samples from the mixture.
 
         Parameters
@@ -250,12 +252,15 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
+        components : ndarray of shape (n_samples,)
+            The kernel that each sample comes from, as for scikit-learn's GaussianMixture.
         """
         check_is_fitted(self, "blocks_")
         checks.check_integer("n_samples", n_samples, 1)
         rng = np.random.default_rng(draw_seeds(random_state, 4))
         labels = np.zeros(n_samples, dtype=np.intp)
-        return model.draw(self.blocks_, labels, self.n_features_in_, rng)
+        X, components = model.draw(self.blocks_, labels, self.n_features_in_, rng)
+        return X, components[:, 0]
 
     def aic(self, X: Any) -> float:
         """Akaike's information criterion; lower is better.
@@ -268,8 +273,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         -------
         aic : float
         """
-        log_likelihood = float(self.score_samples(X).sum())
-        return 2.0 * model.n_parameters(self.blocks_) - 2.0 * log_likelihood
+        return self._criteria(X).aic
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion; lower is better.
@@ -282,6 +286,9 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         -------
         bic : float
         """
+        return self._criteria(X).bic
+
+    def _criteria(self, X: Any) -> model.Criteria:
         log_densities = self.score_samples(X)
-        penalty = model.n_parameters(self.blocks_) * float(np.log(len(log_densities)))
-        return penalty - 2.0 * float(log_densities.sum())
+        total = float(log_densities.sum())
+        return model.information_criteria(self.blocks_, total, len(log_densities))

@@ -13,7 +13,7 @@ Within a pass S is additive over chunks, threads and machines; the M-step needs 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, groupby
 from typing import NamedTuple
 
@@ -45,10 +45,6 @@ __all__ = [
     "maximisation",
     "summarise",
 ]
-
-#: No eigenvalue of a covariance in standardised coordinates goes below this, even with
-#: ``reg_covar=0``: beyond it rounding decides what the matrix is.
-SMALLEST_FLOOR = 1e-10
 
 
 class Statistics(NamedTuple):
@@ -158,7 +154,7 @@ def maximisation(
     means, covariances = structure.estimate(prepared.natural, totals)
     means = np.where(empty[:, None], before.means, means)
     covariances = structure.keep(empty, before.covariances, covariances)
-    covariances, collapsed = structure.floor(covariances, max(floor, SMALLEST_FLOOR))
+    covariances, collapsed = structure.floor(covariances, floor)
     return Kernels(weights, means, covariances), Health(empty, collapsed)
 
 
@@ -182,17 +178,17 @@ def em_passes(
             for theta, samples in zip(current, blocks, strict=True)
         ]
         run = partial(_run_task, structure, prepared, blocks)
-        statistics: list[Statistics | None] = [None] * len(blocks)
-        for (r, _), part in zip(tasks, parallel_map(run, tasks), strict=True):
-            whole = statistics[r]
-            statistics[r] = part if whole is None else whole.merge(part)
-        complete = [part for part in statistics if part is not None]
+        parts = zip(tasks, parallel_map(run, tasks), strict=True)
+        totals = [
+            reduce(Statistics.merge, (part for _, part in group))
+            for _, group in groupby(parts, key=lambda pair: pair[0][0])
+        ]
         outcomes = [
             maximisation(structure, ready, total, floor)
-            for ready, total in zip(prepared, complete, strict=True)
+            for ready, total in zip(prepared, totals, strict=True)
         ]
         current = [theta for theta, _ in outcomes]
-        log_likelihoods = np.array([total.log_likelihood for total in complete])
+        log_likelihoods = np.array([total.log_likelihood for total in totals])
         yield Pass(log_likelihoods, current, [health for _, health in outcomes])
 
 

@@ -16,15 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
 from pskem.callbacks import DECORATOR_FRAMES, FitTask
-from pskem.em import SMALLEST_FLOOR
-from pskem.initialise import METHODS, Recipe, Start
+from pskem.health import troubles, verdict
+from pskem.initialise import METHODS, Start
 from pskem.kernels import Kernels
 from pskem.model import Block
 from pskem.parallel import Mapper
 from pskem.progress import PassBar
-from pskem.samples import CHUNK
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import Data, Holdout, Plan, Progress, Run, train
+from pskem.training import SMALLEST_FLOOR, Data, Holdout, Plan, Progress, Run, train
 
 __all__ = [
     "all_or_nothing",
@@ -42,7 +41,7 @@ __all__ = [
 def check_common(estimator: Any) -> None:
     """Check the parameters that both estimators have."""
     checks.check_choice("covariance_type", estimator.covariance_type, list(STRUCTURES))
-    checks.check_choice("init", estimator.init, METHODS)
+    checks.check_choice("init", estimator.init, list(METHODS))
     checks.check_range("init_range", estimator.init_range)
     checks.check_real("init_scale", estimator.init_scale, 0.0, strict=True)
     checks.check_integer("n_init", estimator.n_init, 1)
@@ -104,29 +103,27 @@ def make_plan(
     n_iter_no_change: int | None = None,
 ) -> Plan:
     """The plan of a fit, from an estimator whose parameters have been checked."""
-    recipe = Recipe(
-        estimator.init, checks.check_range("init_range", estimator.init_range), estimator.init_scale
-    )
+    mean_range = checks.check_range("init_range", estimator.init_range)
     return Plan(
-        STRUCTURES[estimator.covariance_type],
-        blocks,
-        n_components,
-        starts,
-        recipe,
+        structure=STRUCTURES[estimator.covariance_type],
+        blocks=blocks,
+        n_components=n_components,
+        starts=starts,
+        method=METHODS[estimator.init](mean_range, estimator.init_scale),
         # Starts that leave nothing to chance are all the same.
-        1 if all(start.complete for start in starts) else estimator.n_init,
-        float(estimator.reg_covar),
-        estimator.max_iter,
-        float(estimator.tol),
-        early_stopping,
-        n_iter_no_change,
-        seed,
+        n_init=1 if all(start.complete for start in starts) else estimator.n_init,
+        floor=max(float(estimator.reg_covar), SMALLEST_FLOOR),
+        max_iter=estimator.max_iter,
+        tol=float(estimator.tol),
+        early_stopping=early_stopping,
+        n_iter_no_change=n_iter_no_change,
+        seed=seed,
     )
 
 
 def starts_from(blocks: Sequence[Block]) -> list[Start]:
     """Starts that go on from fitted blocks."""
-    return [Start(block.weights, block.means, block.covariances) for block in blocks]
+    return [Start(b.weights, b.means, b.covariances, b.allowed) for b in blocks]
 
 
 def check_unchanged(
@@ -150,8 +147,11 @@ def check_unchanged(
 
 def to_blocks(plan: Plan, data: Data, kernels: Sequence[Kernels]) -> list[Block]:
     """Fitted blocks in the user's units."""
-    rows = zip(plan.blocks, kernels, data.coordinates, strict=True)
-    return [Block.from_kernels(*row, plan.structure) for row in rows]
+    rows = zip(plan.blocks, kernels, data.coordinates, plan.starts, strict=True)
+    return [
+        Block.from_kernels(features, theta, coordinates, plan.structure, start.allowed)
+        for features, theta, coordinates, start in rows
+    ]
 
 
 def fit_blocks(
@@ -188,70 +188,8 @@ def fit_blocks(
             bar.close("interrupted")
         raise
     if bar is not None:
-        bar.close(_verdict(run))
+        bar.close(verdict(run))
     task.end(state(run.kernels))
-    _warn(plan, data, run)
+    for message in troubles(plan, data, run):
+        warnings.warn(message, ConvergenceWarning, stacklevel=3 + DECORATOR_FRAMES)
     return run
-
-
-def _verdict(run: Run) -> str:
-    """How a training ended, in a few words."""
-    passes = len(run.log_likelihoods)
-    how = "converged" if run.converged.all() else "stopped" if run.stopped else "done"
-    kept = f", pass {run.best_iter} kept" if run.best_iter != passes else ""
-    return f"{how} after {passes} pass{'es' if passes > 1 else ''}{kept}"
-
-
-def _warn(plan: Plan, data: Data, run: Run) -> None:
-    """One ConvergenceWarning per kind of trouble, with the remedy."""
-    if plan.tol > 0.0 and not run.stopped and not run.converged.all():
-        late = ", ".join(map(str, np.flatnonzero(~run.converged)))
-        warnings.warn(
-            f"max_iter={plan.max_iter} ended the training before the mean log likelihood per sample"
-            f" gained less than tol={plan.tol:g} in block(s) {late}. Increase max_iter or tol, or"
-            " set tol=0 if a fixed number of passes is what you want.",
-            ConvergenceWarning,
-            stacklevel=4 + DECORATOR_FRAMES,
-        )
-    empty, collapsed = [], []
-    for r, (health, samples) in enumerate(zip(run.health, data.samples, strict=True)):
-        place = f"block {r}: " if len(run.health) > 1 else ""
-        if health.empty.any():
-            empty.append(place + _listed(np.flatnonzero(health.empty)))
-        # Directions in which all of the data are constant are no fault of the kernels.
-        null = _null_directions(plan, samples.X)
-        if (health.collapsed > null).any():
-            collapsed.append(place + _listed(np.flatnonzero(health.collapsed > null)))
-    if empty:
-        warnings.warn(
-            f"Kernels ran empty ({'; '.join(empty)}): no sample is left to them, their weights are"
-            " zero and their means and covariances stay as they were. The model is valid without"
-            " them. Use fewer components, another init, or for init='random' an init_range and"
-            " init_scale that fit the scale of X.",
-            ConvergenceWarning,
-            stacklevel=4 + DECORATOR_FRAMES,
-        )
-    if collapsed:
-        warnings.warn(
-            f"Kernels collapsed in some direction ({'; '.join(collapsed)}): the samples left to"
-            f" them do not vary there, and {max(plan.reg_covar, SMALLEST_FLOOR):g} times the"
-            " variance of the data stands in. Use fewer components, a larger reg_covar such as"
-            " 0.01, or covariance_type='tied' or 'diag'.",
-            ConvergenceWarning,
-            stacklevel=4 + DECORATOR_FRAMES,
-        )
-
-
-def _null_directions(plan: Plan, X: FloatArray) -> int:
-    """Directions of a block in which the data as a whole do not vary."""
-    second = np.zeros((len(X), len(X)))  # about the mean, which standardised data have at zero
-    for low in range(0, X.shape[1], CHUNK):
-        part = X[:, low : low + CHUNK].astype(np.float64, copy=False)
-        second += part @ part.T
-    total = plan.structure.compact(second[None] / X.shape[1])
-    return int(plan.structure.floor(total, max(plan.reg_covar, SMALLEST_FLOOR)).n_collapsed[0])
-
-
-def _listed(indices: NDArray[np.intp]) -> str:
-    shown = ", ".join(map(str, indices[:8]))
-    return f"{len(indices)} of them: {shown}{', ...' if len(indices) > 8 else ''}"

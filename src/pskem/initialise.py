@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from pskem.kernels import Kernels
-from pskem.samples import Coordinates, Samples
+from pskem.samples import CHUNK, FARTHEST, Coordinates, Samples
 from pskem.structures import FloatArray, Structure
 
-__all__ = ["METHODS", "Recipe", "Start", "initialise"]
-
-METHODS = ("k-means++", "kmeans", "random")
+__all__ = ["METHODS", "Method", "Start", "initialise"]
 
 #: Seeds are looked for among at most this many samples, or this many per kernel if that is more.
 SEED_SAMPLES = 5000
@@ -28,28 +27,113 @@ NARROWEST_START = 1e-3
 
 
 class Start(NamedTuple):
-    """What the user fixed of a block's start, in the user's units; None is left to the method."""
+    """What the user fixed of a block's start, in the user's units; None is left to the method.
+
+    ``allowed``, (L, K) bool, says which weights may be other than zero: what a fit goes on from
+    may hold zeros that are but the result of rounding.
+    """
 
     weights: FloatArray | None = None
     means: FloatArray | None = None
     covariances: FloatArray | None = None
+    allowed: NDArray[np.bool_] | None = None
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to the method."""
-        return all(part is not None for part in self)
+        return not any(part is None for part in (self.weights, self.means, self.covariances))
 
 
-class Recipe(NamedTuple):
-    """How to make what the user did not fix.
+class View(NamedTuple):
+    """What a method sees of a block: some samples (n, m), their classes (n,), their frame."""
 
-    method : one of METHODS
-    mean_range, scale : of the random start, in the user's units
-    """
+    points: FloatArray
+    labels: NDArray[np.intp]
+    n_classes: int
+    coordinates: Coordinates
 
-    method: str
-    mean_range: tuple[float, float]
+
+class Method(Protocol):
+    """How to make what the user did not fix; means come first, given or made."""
+
+    def means(self, view: View, K: int, rng: np.random.Generator) -> FloatArray:
+        """(K, m)"""
+        ...
+
+    def covariances(self, structure: Structure, view: View, means: FloatArray) -> FloatArray:
+        """In the structure's shape"""
+        ...
+
+    def weights(self, view: View, means: FloatArray) -> FloatArray:
+        """(L, K), rows sum to one"""
+        ...
+
+
+class Clustered(NamedTuple):
+    """Means from the data by k-means++, perhaps refined; the rest from the nearest samples."""
+
+    lloyd: bool
+
+    def means(self, view: View, K: int, rng: np.random.Generator) -> FloatArray:
+        """K seeds by k-means++ (Arthur & Vassilvitskii, 2007), (K, m)."""
+        distinct = np.unique(view.points, axis=0)
+        if len(distinct) <= K:
+            return distinct[np.arange(K) % len(distinct)]
+        # scikit-learn's clustering takes 0.2 s to import, which `import pskem` should not cost.
+        from sklearn.cluster import KMeans, kmeans_plusplus
+
+        seed = int(rng.integers(2**31 - 1))
+        with threadpool_limits(1):  # the sums of several threads would not have the same bits twice
+            centres, _ = kmeans_plusplus(view.points, K, random_state=seed)
+            if self.lloyd:
+                centres = KMeans(K, init=centres, n_init=1).fit(view.points).cluster_centers_
+        return np.asarray(centres)
+
+    def covariances(self, structure: Structure, view: View, means: FloatArray) -> FloatArray:
+        """The pooled covariance of the samples about their nearest mean, for all kernels."""
+        residual = view.points - means[_nearest(view.points, means)]
+        within = residual.T @ residual / len(residual)
+        covariances = structure.compact(np.broadcast_to(within, (len(means), *within.shape)))
+        return structure.floor(covariances, NARROWEST_START).covariances
+
+    def weights(self, view: View, means: FloatArray) -> FloatArray:
+        """Shares of each class that fall to each mean, mixed with even shares."""
+        K = len(means)
+        counts = np.zeros((view.n_classes, K))
+        np.add.at(counts, (view.labels, _nearest(view.points, means)), 1.0)
+        totals = counts.sum(axis=1, keepdims=True)
+        shares = np.where(totals > 0.0, counts / np.maximum(totals, 1.0), 1.0 / K)
+        return (1.0 - EVEN_SHARE) * shares + EVEN_SHARE / K
+
+
+class Uniform(NamedTuple):
+    """The paper's start: means uniform on a range, spherical kernels, in the user's units."""
+
+    low: float
+    high: float
     scale: float
+
+    def means(self, view: View, K: int, rng: np.random.Generator) -> FloatArray:
+        shift, scale = view.coordinates
+        means = (rng.uniform(self.low, self.high, size=(K, len(shift))) - shift) / scale
+        _check_near(means, f"init_range=({self.low:g}, {self.high:g})")
+        return means
+
+    def covariances(self, structure: Structure, view: View, means: FloatArray) -> FloatArray:
+        K, m = means.shape
+        spheres = np.broadcast_to(self.scale**2 * np.eye(m), (K, m, m))
+        return structure.rescale(structure.compact(spheres), 1.0 / view.coordinates.scale)
+
+    def weights(self, view: View, means: FloatArray) -> FloatArray:
+        return np.full((view.n_classes, len(means)), 1.0 / len(means))
+
+
+#: The methods by name, each made from ``init_range`` and ``init_scale``.
+METHODS: dict[str, Callable[[tuple[float, float], float], Method]] = {
+    "k-means++": lambda _range, _scale: Clustered(lloyd=False),
+    "kmeans": lambda _range, _scale: Clustered(lloyd=True),
+    "random": lambda mean_range, scale: Uniform(*mean_range, scale),
+}
 
 
 def initialise(
@@ -57,81 +141,51 @@ def initialise(
     samples: Samples,
     coordinates: Coordinates,
     n_components: int,
-    recipe: Recipe,
+    method: Method,
     start: Start,
     floor: float,
     rng: np.random.Generator,
 ) -> Kernels:
     """Starting kernels of one block."""
-    shift, scale = coordinates
-    random = recipe.method == "random"
-    K, m = n_components, len(samples.X)
-    L = len(samples.bounds) - 1
-    points, labels = _subsample(samples, max(SEED_SAMPLES, SEED_SAMPLES_PER_KERNEL * K), rng)
-
+    view = _view(samples, coordinates, n_components, rng)
     means: FloatArray
-    if start.means is not None:
-        means = (start.means - shift) / scale
-    elif random:
-        means = (rng.uniform(*recipe.mean_range, size=(K, m)) - shift) / scale
+    if start.means is None:
+        means = method.means(view, n_components, rng)
     else:
-        means = _seeds(points, K, lloyd=recipe.method == "kmeans", rng=rng)
-
-    nearest = _nearest(points, means)
-    if start.covariances is not None:
-        covariances = structure.rescale(start.covariances, 1.0 / scale)
-    elif random:
-        isotropic = np.broadcast_to(recipe.scale**2 * np.eye(m), (K, m, m))
-        covariances = structure.rescale(structure.compact(isotropic), 1.0 / scale)
+        means = (start.means - coordinates.shift) / coordinates.scale
+        _check_near(means, "means_init")
+    if start.covariances is None:
+        covariances = method.covariances(structure, view, means)
     else:
-        residual = points - means[nearest]
-        within = residual.T @ residual / len(points)
-        covariances = structure.compact(np.broadcast_to(within, (K, m, m)))
-        covariances = structure.floor(covariances, NARROWEST_START).covariances
-
-    if start.weights is not None:
-        weights = start.weights
-    elif random:
-        weights = np.full((L, K), 1.0 / K)
-    else:
-        weights = _weights(nearest, labels, L, K)
+        covariances = structure.rescale(start.covariances, 1.0 / coordinates.scale)
+    weights = method.weights(view, means) if start.weights is None else start.weights
     return Kernels(weights, means, structure.floor(covariances, floor).covariances)
 
 
-def _subsample(
-    samples: Samples, size: int, rng: np.random.Generator
-) -> tuple[FloatArray, NDArray[np.intp]]:
-    """At most ``size`` samples, (n, m), and their classes."""
-    N = samples.n_samples
+def _view(
+    samples: Samples, coordinates: Coordinates, n_components: int, rng: np.random.Generator
+) -> View:
+    """All samples of a block, or as many as are needed to find seeds among."""
+    N, size = samples.n_samples, max(SEED_SAMPLES, SEED_SAMPLES_PER_KERNEL * n_components)
     chosen = np.sort(rng.choice(N, size, replace=False)) if size < N else np.arange(N)
-    return samples.X[:, chosen].T.astype(np.float64), samples.labels[chosen]
-
-
-def _seeds(points: FloatArray, K: int, lloyd: bool, rng: np.random.Generator) -> FloatArray:
-    """K seeds by k-means++ (Arthur & Vassilvitskii, 2007), (K, m), perhaps refined by k-means."""
-    distinct = np.unique(points, axis=0)
-    if len(distinct) <= K:
-        return distinct[np.arange(K) % len(distinct)]
-    # scikit-learn's clustering takes 0.2 s to import, which `import pskem` should not cost.
-    from sklearn.cluster import KMeans, kmeans_plusplus
-
-    seed = int(rng.integers(2**31 - 1))
-    with threadpool_limits(1):  # the sums of several threads would not have the same bits twice
-        centres, _ = kmeans_plusplus(points, K, random_state=seed)
-        if lloyd:
-            centres = KMeans(K, init=centres, n_init=1).fit(points).cluster_centers_
-    return np.asarray(centres)
+    points = samples.X[:, chosen].T.astype(np.float64)
+    return View(points, samples.labels[chosen], len(samples.bounds) - 1, coordinates)
 
 
 def _nearest(points: FloatArray, means: FloatArray) -> NDArray[np.intp]:
     """Index of the nearest mean, (n,)."""
-    return np.argmin((means * means).sum(axis=1) - 2.0 * (points @ means.T), axis=1)
+    lengths = (means * means).sum(axis=1)
+    nearest = np.empty(len(points), dtype=np.intp)
+    for low in range(0, len(points), CHUNK):
+        rows = slice(low, low + CHUNK)
+        nearest[rows] = np.argmin(lengths - 2.0 * (points[rows] @ means.T), axis=1)
+    return nearest
 
 
-def _weights(nearest: NDArray[np.intp], labels: NDArray[np.intp], L: int, K: int) -> FloatArray:
-    """Shares of each class that fall to each mean, mixed with even shares: (L, K)."""
-    counts = np.zeros((L, K))
-    np.add.at(counts, (labels, nearest), 1.0)
-    totals = counts.sum(axis=1, keepdims=True)
-    shares = np.where(totals > 0.0, counts / np.maximum(totals, 1.0), 1.0 / K)
-    return (1.0 - EVEN_SHARE) * shares + EVEN_SHARE / K
+def _check_near(means: FloatArray, name: str) -> None:
+    farthest = np.abs(means).max()
+    if not farthest <= FARTHEST[np.dtype(np.float64)]:
+        raise ValueError(
+            f"{name} puts a kernel {farthest:.3g} standard deviations away from the data, where its"
+            " density leaves the range of floating point. Give means within the range of X."
+        )

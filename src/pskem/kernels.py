@@ -34,8 +34,9 @@ TOLERATED_ERROR = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-3}
 #: Origins stay within this many standard deviations of the data: from beyond, where a start may put
 #: a kernel, the data themselves would cancel.
 FARTHEST_ORIGIN = 1e3
-#: Stands for log 0 in the products, where 0 * -inf would be NaN.
-LOG_ZERO = -1e30
+#: Stands for log 0 in the products, where 0 * -inf would be NaN. Below any log density: kernels
+#: farther off than float32 can take are computed in float64.
+LOG_ZERO = {np.dtype(np.float64): -1e300, np.dtype(np.float32): -1e30}
 #: exp of anything below is zero or denormal, and very slow.
 LOWEST_EXPONENT = {np.dtype(np.float64): -708.0, np.dtype(np.float32): -87.0}
 
@@ -77,7 +78,7 @@ def prepare(structure: Structure, kernels: Kernels, dtype: np.dtype[np.floating]
     if lossy.any():
         natural = structure.natural(kernels.means - origins, kernels.covariances)
     with np.errstate(divide="ignore"):
-        log_weights = np.maximum(np.log(kernels.weights), LOG_ZERO)
+        log_weights = np.maximum(np.log(kernels.weights), LOG_ZERO[dtype])
     centred = frozenset(np.flatnonzero(lossy).tolist())
     return Prepared(kernels, natural, log_weights, centred, origins, dtype)
 
@@ -93,7 +94,7 @@ class Product(NamedTuple):
 def make_product(prepared: Prepared, offsets: FloatArray) -> Product:
     """For samples of c classes, with something to add to each kernel's log density: (c, K)."""
     natural = prepared.natural
-    active = np.flatnonzero((offsets > LOG_ZERO).any(axis=0))
+    active = np.flatnonzero((offsets > LOG_ZERO[prepared.dtype]).any(axis=0))
     theta = np.hstack([natural.theta[active], (natural.constant + offsets).T[active]])
     centred = [(i, k) for i, k in enumerate(active.tolist()) if k in prepared.centred]
     return Product(active, theta.astype(prepared.dtype, copy=False), centred)

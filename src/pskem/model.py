@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import Any
+from math import log
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from pskem.kernels import Kernels, Prepared, kernel_log_densities, prepare
+from pskem.kernels import Kernels, Prepared, kernel_log_densities, prepare, softmax_in_place
 from pskem.likelihood import mix
 from pskem.parallel import Mapper
 from pskem.samples import CHUNK, Coordinates, locate
@@ -22,6 +23,7 @@ __all__ = [
     "block_log_likelihoods",
     "draw",
     "expand",
+    "information_criteria",
     "n_parameters",
     "responsibilities",
     "shared_proportion",
@@ -48,6 +50,9 @@ class Block:
     covariance_type : str
     shift, scale : ndarray of shape (m,)
         The standardised coordinates, (x - shift) / scale, in which densities are evaluated.
+    allowed : ndarray of bool of shape (n_classes, n_components)
+        Which weights were free to be other than zero; all of them unless `weights_init` said
+        otherwise.
     """
 
     features: NDArray[np.intp]
@@ -57,9 +62,10 @@ class Block:
     covariance_type: str
     shift: FloatArray
     scale: FloatArray
+    allowed: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
-        for name in ("features", "weights", "means", "covariances", "shift", "scale"):
+        for name in ("features", "weights", "means", "covariances", "shift", "scale", "allowed"):
             array = np.array(getattr(self, name))
             array.flags.writeable = False
             object.__setattr__(self, name, array)
@@ -81,8 +87,9 @@ class Block:
         kernels: Kernels,
         coordinates: Coordinates,
         structure: Structure,
+        allowed: NDArray[np.bool_] | None,
     ) -> Block:
-        """A block from kernels in standardised coordinates."""
+        """A block from kernels in standardised coordinates; None allows all weights."""
         shift, scale = (np.asarray(part, dtype=np.float64) for part in coordinates)
         return cls(
             features,
@@ -92,6 +99,7 @@ class Block:
             structure.name,
             shift,
             scale,
+            np.ones_like(kernels.weights, dtype=bool) if allowed is None else allowed,
         )
 
     @property
@@ -159,14 +167,13 @@ def responsibilities(
     def fill(task: tuple[int, int]) -> None:
         r, low = task
         rows = slice(low, low + CHUNK)
-        weights = blocks[r].weights
         log_densities = blocks[r].log_densities(prepared[r], X[rows])  # (K, n)
-        log_mixtures = mix(log_densities, weights)  # (L, n)
         with np.errstate(divide="ignore"):
-            log_weights = np.log(weights)
-        for j, posterior in enumerate(class_posterior[rows].T):
-            log_w = log_weights[j][:, None] + log_densities - log_mixtures[j]
-            result[r][rows] += (posterior * np.exp(log_w)).T
+            log_weights = np.log(blocks[r].weights)
+        for log_weight, posterior in zip(log_weights, class_posterior[rows].T, strict=True):
+            terms = log_weight[:, None] + log_densities
+            softmax_in_place(terms)
+            result[r][rows] += (posterior * terms).T
 
     parallel_map(fill, product(range(len(blocks)), range(0, len(X), CHUNK)))
     return result
@@ -174,9 +181,10 @@ def responsibilities(
 
 def draw(
     blocks: Sequence[Block], labels: NDArray[np.intp], n_features: int, rng: np.random.Generator
-) -> FloatArray:
-    """One sample per label, (n, M); NaN in the columns that no block uses."""
+) -> tuple[FloatArray, NDArray[np.intp]]:
+    """One sample per label, (n, M), NaN where no block uses a column, and its kernels (n, R)."""
     X = np.full((len(labels), n_features), np.nan)
+    chosen = []
     for block in blocks:
         m = len(block.features)
         factors = np.linalg.cholesky(block.dense_covariances)
@@ -184,7 +192,8 @@ def draw(
         z = (rng.random((len(labels), 1)) * cumulative[:, -1:] >= cumulative).sum(axis=1)
         noise = rng.standard_normal((len(labels), m))
         X[:, block.features] = block.means[z] + np.einsum("nab,nb->na", factors[z], noise)
-    return X
+        chosen.append(z)
+    return X, np.stack(chosen, axis=1)
 
 
 def n_parameters(blocks: Sequence[Block]) -> int:
@@ -192,9 +201,24 @@ def n_parameters(blocks: Sequence[Block]) -> int:
     total = 0
     for block in blocks:
         K, m = block.means.shape
-        free_weights = np.count_nonzero(block.weights) - len(block.weights)
+        free_weights = np.count_nonzero(block.allowed) - len(block.allowed)
         total += int(free_weights) + K * m + block.structure.n_parameters(K, m)
     return total
+
+
+class Criteria(NamedTuple):
+    """Akaike's and the Bayesian information criterion; lower is better."""
+
+    aic: float
+    bic: float
+
+
+def information_criteria(
+    blocks: Sequence[Block], log_likelihood: float, n_samples: int
+) -> Criteria:
+    """From the log likelihood of the blocks on so many samples."""
+    p = n_parameters(blocks)
+    return Criteria(2.0 * p - 2.0 * log_likelihood, p * log(n_samples) - 2.0 * log_likelihood)
 
 
 def shared_proportion(blocks: Sequence[Block], threshold: float) -> float:
@@ -221,11 +245,12 @@ def expand(blocks: Sequence[Block]) -> Block:
     features = np.concatenate([block.features for block in blocks])
     order = np.argsort(features)
     dense = [block.dense_covariances for block in blocks]
-    weights, means, covariances = [], [], []
+    weights, means, covariances, allowed = [], [], [], []
     for choice in product(*map(range, sizes)):
         chosen = list(zip(choice, blocks, strict=True))
         weights.append(np.prod([block.weights[:, k] for k, block in chosen], axis=0))
         means.append(np.concatenate([block.means[k] for k, block in chosen])[order])
+        allowed.append(np.all([block.allowed[:, k] for k, block in chosen], axis=0))
         joint = block_diag(*(dense[r][k] for r, k in enumerate(choice)))
         covariances.append(joint[np.ix_(order, order)])
     return Block(
@@ -236,4 +261,5 @@ def expand(blocks: Sequence[Block]) -> Block:
         "full",
         np.concatenate([block.shift for block in blocks])[order],
         np.concatenate([block.scale for block in blocks])[order],
+        np.array(allowed).T,
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 import joblib
@@ -43,7 +44,7 @@ def n_threads(n_jobs: int | None) -> int:
 def workers(n_jobs: int | None) -> Iterator[Mapper]:
     """Yield an ordered parallel map for the length of a computation."""
     count = n_threads(n_jobs)
-    with _controller().limit(limits=1, user_api="blas"):
+    with _one_blas_thread:
         if count == 1:
             yield _serial_map
             return
@@ -70,3 +71,31 @@ def _limit_own_blas() -> None:
 @cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+class _BlasLimit:
+    """Holds BLAS to one thread while anyone is inside; the last to leave lifts the limit.
+
+    The limit belongs to the process. If two fits in two threads each restored what they had found,
+    the later one would restore the other's limit, and BLAS would stay at one thread for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.restore_original_limits()
+
+
+_one_blas_thread = _BlasLimit()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.em import SMALLEST_FLOOR, Health, Pass, em_passes
-from pskem.initialise import Recipe, Start, initialise
+from pskem.em import Health, Pass, em_passes
+from pskem.initialise import Method, Start, initialise
 from pskem.kernels import Kernels, prepare
 from pskem.likelihood import block_log_likelihood
 from pskem.parallel import Mapper
@@ -27,6 +27,7 @@ from pskem.samples import (
 from pskem.structures import FloatArray, Structure
 
 __all__ = [
+    "SMALLEST_FLOOR",
     "Data",
     "Holdout",
     "Observer",
@@ -40,20 +41,26 @@ __all__ = [
 ]
 
 
+#: No eigenvalue of a covariance in standardised coordinates goes below this, even with
+#: ``reg_covar=0``: beyond it rounding decides what the matrix is.
+SMALLEST_FLOOR = 1e-10
 #: Standard deviations of features that can be squared, with room for kernels, in double precision.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-130, 1e130
 
 
 class Plan(NamedTuple):
-    """Everything that decides a fit, apart from the data."""
+    """Everything that decides a fit, apart from the data.
+
+    floor : smallest eigenvalue of a covariance in standardised coordinates; at least SMALLEST_FLOOR
+    """
 
     structure: Structure
     blocks: Sequence[NDArray[np.intp]]
     n_components: Sequence[int]
     starts: Sequence[Start]
-    recipe: Recipe
+    method: Method
     n_init: int
-    reg_covar: float
+    floor: float
     max_iter: int
     tol: float
     early_stopping: bool
@@ -138,10 +145,25 @@ def split(
     rng = np.random.default_rng([seed, 1])
     bounds = np.searchsorted(labels[order], np.arange(n_classes + 1))
     held_out = np.zeros(len(order), dtype=bool)
-    for low, high in pairwise(bounds):
-        size = min(round(fraction * (high - low)), high - low - 1)
-        held_out[low + rng.permutation(high - low)[:size]] = True
+    counts = np.diff(bounds)
+    for low, n, size in zip(bounds[:-1], counts, _allot(counts, fraction, rng), strict=True):
+        held_out[low + rng.permutation(n)[:size]] = True
     return order[~held_out], order[held_out]
+
+
+def _allot(counts: NDArray[np.intp], fraction: float, rng: np.random.Generator) -> NDArray[np.intp]:
+    """How many samples of each class to hold out, by largest remainders; lots decide ties.
+
+    With many small classes, of which a fraction rounds to nothing each, the whole fraction is
+    still held out.
+    """
+    quotas = np.minimum(fraction * counts, counts - 1)
+    sizes = np.floor(quotas).astype(np.intp)
+    left = round(float(quotas.sum())) - int(sizes.sum())
+    lots = rng.permutation(len(counts))
+    first = np.lexsort((lots, sizes - quotas))
+    sizes[first[: max(left, 0)]] += 1
+    return np.minimum(sizes, counts - 1)
 
 
 def make_data(
@@ -208,9 +230,9 @@ def _initial(plan: Plan, data: Data, r: int, i: int) -> Kernels:
         data.samples[r],
         data.coordinates[r],
         plan.n_components[r],
-        plan.recipe,
+        plan.method,
         plan.starts[r],
-        max(plan.reg_covar, SMALLEST_FLOOR),
+        plan.floor,
         rng,
     )
 
@@ -233,7 +255,7 @@ def _run(
     kept: Pass | None = None
     best_iter = 0
     stopped = asked = False
-    passes = em_passes(plan.structure, data.samples, kernels, plan.reg_covar, parallel_map)
+    passes = em_passes(plan.structure, data.samples, kernels, plan.floor, parallel_map)
     for p, step in enumerate(islice(passes, plan.max_iter), start=1):
         trace.append(step.log_likelihoods - volume)
         if p > 1 and plan.tol > 0.0:

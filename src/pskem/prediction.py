@@ -1,0 +1,280 @@
+"""What a fitted shared kernel classifier answers: all from the log likelihoods of its blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from pskem import checks, model
+from pskem.fitting import draw_seeds, validated
+from pskem.likelihood import log_posterior
+from pskem.model import Block
+from pskem.parallel import workers
+from pskem.structures import FloatArray
+
+__all__ = ["BlockPredictor"]
+
+
+class BlockPredictor:
+    """Predictions, densities, samples and criteria of an estimator with fitted blocks.
+
+    Needs ``blocks_``, ``classes_``, ``class_prior_``, ``n_features_in_`` and ``n_jobs``.
+    """
+
+    blocks_: list[Block]
+    classes_: NDArray[Any]
+    class_prior_: FloatArray
+    n_features_in_: int
+    n_jobs: int | None
+
+    def block_log_likelihood(self, X: Any) -> FloatArray:
+        """Log likelihood of each class under each block, log q_rj(x_r).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_likelihood : ndarray of shape (n_samples, n_blocks, n_classes)
+            Its sum over the blocks is :meth:`class_log_likelihood`.
+        """
+        return self._block_log_likelihood(validated(self, X))
+
+    def _block_log_likelihood(self, X: FloatArray) -> FloatArray:
+        """The one hook from which every prediction follows, for validated X."""
+        with workers(self.n_jobs) as parallel_map:
+            return model.block_log_likelihoods(self.blocks_, X, parallel_map)
+
+    def class_log_likelihood(self, X: Any) -> FloatArray:
+        """Log likelihood of each class, log p(x|c=j).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_likelihood : ndarray of shape (n_samples, n_classes)
+        """
+        return self.block_log_likelihood(X).sum(axis=1)
+
+    def predict_joint_log_proba(self, X: Any) -> FloatArray:
+        """Joint log density of each class and the sample, log p(c=j) + log p(x|c=j).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        joint : ndarray of shape (n_samples, n_classes)
+        """
+        return self._joint(validated(self, X))
+
+    def _joint(self, X: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return self._block_log_likelihood(X).sum(axis=1) + np.log(self.class_prior_)
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Log posterior probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return log_posterior(self.predict_joint_log_proba(X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Posterior probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        winners = self.predict_joint_log_proba(X).argmax(axis=1)
+        return self.classes_[winners]
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Log density of each sample under the whole model, log p(x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            Of the features that the partition uses.
+        """
+        return logsumexp(self.predict_joint_log_proba(X), axis=1)
+
+    def responsibilities(self, X: Any, y: Any = None) -> list[FloatArray]:
+        """Posterior probabilities of the kernels of each block.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            Classes of the samples. With them, the w_nk of the E-step: probabilities given the
+            sample and its class. Without, probabilities given the sample alone, averaged over the
+            model's posterior of the class.
+
+        Returns
+        -------
+        responsibilities : list of ndarray of shape (n_samples, n_components)
+            One array per block; rows sum to one.
+        """
+        X = validated(self, X)
+        if y is None:
+            posterior = np.exp(log_posterior(self._joint(X)))
+        else:
+            posterior = np.eye(len(self.classes_))[self._known(X, y)]
+        with workers(self.n_jobs) as parallel_map:
+            return model.responsibilities(self.blocks_, X, posterior, parallel_map)
+
+    def _known(self, X: FloatArray, y: Any) -> NDArray[np.intp]:
+        if y is None:
+            raise ValueError("y is missing: the classes of the samples are needed here.")
+        labels = column_or_1d(y)
+        if len(labels) != len(X):
+            raise ValueError(f"X has {len(X)} samples and y has {len(labels)}; they must agree.")
+        return checks.encode(labels, self.classes_, "y")
+
+    def sample(
+        self, n_samples: int = 1, classes: Any = None, random_state: Any = None
+    ) -> tuple[FloatArray, NDArray[Any]]:
+        """Draw samples from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        classes : label or array-like of shape (n_samples,), default=None
+            The class to draw from, one for all or one for each; None draws classes by their
+            priors.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            Features that the partition leaves out are NaN; fill them before predicting, which
+            accepts no NaN.
+        y : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self, "blocks_")
+        checks.check_integer("n_samples", n_samples, 1)
+        rng = np.random.default_rng(draw_seeds(random_state, 4))
+        if classes is None:
+            labels = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
+        else:
+            given = np.asarray(classes)
+            if given.ndim == 0:
+                given = np.repeat(given, n_samples)
+            if given.shape != (n_samples,):
+                raise ValueError(
+                    f"classes has shape {given.shape}; give one class, or one for each of the"
+                    f" n_samples={n_samples} samples."
+                )
+            labels = checks.encode(given, self.classes_, "classes")
+        X, _ = model.draw(self.blocks_, labels, self.n_features_in_, rng)
+        return X, self.classes_[labels]
+
+    def _criteria(self, X: Any, y: Any) -> model.Criteria:
+        X = validated(self, X)
+        labels = self._known(X, y)
+        log_likelihood = self._block_log_likelihood(X).sum(axis=1)
+        total = float(log_likelihood[np.arange(len(X)), labels].sum())  # log p(X | C)
+        return model.information_criteria(self.blocks_, total, len(X))
+
+    def aic(self, X: Any, y: Any) -> float:
+        """Akaike's information criterion of log p(X|C); lower is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        aic : float
+        """
+        return self._criteria(X, y).aic
+
+    def bic(self, X: Any, y: Any) -> float:
+        """Bayesian information criterion of log p(X|C); lower is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        bic : float
+        """
+        return self._criteria(X, y).bic
+
+    def expand(self) -> Block:
+        """The equivalent unpartitioned mixture, with one component per choice of kernels.
+
+        A model of R blocks with K kernels each is a mixture of K^R Gaussians with block-diagonal
+        covariances (Appendix B of the paper).
+
+        Returns
+        -------
+        block : Block
+            With all features that the partition uses, in the order of the columns.
+
+        Raises
+        ------
+        ValueError
+            If there would be more than 10,000 components.
+        """
+        check_is_fitted(self, "blocks_")
+        return model.expand(self.blocks_)
+
+    def shared_proportion(self, threshold: float = 0.01) -> float:
+        """How much of the kernels is shared: N_S / N_T of the paper.
+
+        A class holds a kernel if its weight is at least the threshold. N_T counts all pairs of a
+        kernel and a class that holds it, N_S those whose kernel several classes hold; both are
+        summed over the blocks.
+
+        Parameters
+        ----------
+        threshold : float, default=0.01
+
+        Returns
+        -------
+        proportion : float between 0 and 1
+        """
+        check_is_fitted(self, "blocks_")
+        checks.check_real("threshold", threshold, 0.0, 1.0, strict=True)
+        return model.shared_proportion(self.blocks_, threshold)

@@ -1,0 +1,156 @@
+"""Covariance structures: the one seam between the engine and the shape of a kernel.
+
+A Gaussian is an exponential family, so its log density is linear in a feature map phi(x):
+
+    log N(x; mu, P) = theta . phi(x) + constant + common(x)
+
+where ``common`` is the same for every kernel and so cancels in the responsibilities. A structure
+says what phi is, how (mu, P) become theta, and how the sums of phi under the responsibilities
+become (mu, P) again. The engine asks for nothing else and has no branch on the covariance type.
+
+Everything here works in standardised coordinates, features first: X is (m, n), phi(X) is (d, n).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "COLLAPSED",
+    "LOG_2PI",
+    "FloatArray",
+    "Floored",
+    "Natural",
+    "Separate",
+    "Structure",
+    "Totals",
+]
+
+FloatArray = NDArray[np.floating[Any]]
+
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+#: A kernel whose variance in some direction falls below this, relative to the data's, or below a
+#: floor that is smaller still, has collapsed onto fewer dimensions than it has.
+COLLAPSED = 1e-6
+
+
+class Natural(NamedTuple):
+    """Kernels in the form that the E-step multiplies with.
+
+    theta : (K, d), the coefficients of phi
+    constant : (K,), the rest of the log density, without the weights
+    whitener : (m, m) for the tied structure (phi is whitened by the common covariance); else empty
+    cancellation : (K,), the size of the terms that cancel near the kernel's mean because it lies
+        off the origin. Times the machine epsilon this is an absolute error of the product form.
+    conditioning : (K,), the same because features are correlated; no choice of origin helps.
+    """
+
+    theta: FloatArray
+    constant: FloatArray
+    whitener: FloatArray
+    cancellation: FloatArray
+    conditioning: FloatArray
+
+
+class Totals(NamedTuple):
+    """What the M-step reads means and covariances from.
+
+    total : responsibilities summed over all kernels, the number of samples
+    masses : (K,), responsibilities summed; positive, 1 stands in for kernels that are empty
+    sums : (K, d), phi(x - origin) weighted by the responsibilities; 0 for kernels that are empty
+    scatter : the sum of :meth:`Structure.scatter`
+    origins : (K, m)
+    """
+
+    total: float
+    masses: FloatArray
+    sums: FloatArray
+    scatter: FloatArray
+    origins: FloatArray
+
+
+class Floored(NamedTuple):
+    """Covariances after the floor, and in how many directions each kernel (K,) had collapsed."""
+
+    covariances: FloatArray
+    n_collapsed: NDArray[np.intp]
+
+
+class Structure(Protocol):
+    """What the engine needs to know about a family of covariance matrices.
+
+    m is the number of features of a block, K the number of kernels, d the number of rows of phi.
+    """
+
+    name: str
+    #: Whether all features of a block must be divided by one and the same scale.
+    common_scale: bool
+
+    def n_rows(self, m: int) -> int:
+        """D - 1: the rows of phi, without the constant one."""
+        ...
+
+    def shape(self, K: int, m: int) -> tuple[int, ...]:
+        """Shape of the covariances."""
+        ...
+
+    def n_parameters(self, K: int, m: int) -> int:
+        """Free parameters in the covariances."""
+        ...
+
+    def natural(self, means: FloatArray, covariances: FloatArray) -> Natural:
+        """Natural parameters of kernels with these means (K, m) and covariances."""
+        ...
+
+    def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
+        """Write phi(X), (d, n), for X (m, n)."""
+        ...
+
+    def common(self, phi: FloatArray) -> FloatArray | float:
+        """The part of the log density, (n,), that all kernels share; 0.0 where there is none."""
+        ...
+
+    def scatter(self, phi: FloatArray) -> FloatArray:
+        """A second sum over samples that does not depend on the responsibilities; may be empty."""
+        ...
+
+    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
+        """Means (K, m) and covariances from the sums over all samples."""
+        ...
+
+    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
+        """New covariances, but the old ones for some kernels (K,), where they are kept apart."""
+        ...
+
+    def floor(self, covariances: FloatArray, floor: float) -> Floored:
+        """The nearest covariances, in likelihood, with no eigenvalue below the floor."""
+        ...
+
+    def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
+        """Covariances of x * scale, for scale (m,)."""
+        ...
+
+    def dense(self, covariances: FloatArray, K: int, m: int) -> FloatArray:
+        """The covariances as (K, m, m)."""
+        ...
+
+    def compact(self, covariances: FloatArray) -> FloatArray:
+        """The covariances of this structure closest to (K, m, m) matrices."""
+        ...
+
+
+class Separate:
+    """Shared by the structures in which every kernel has a covariance of its own."""
+
+    def common(self, phi: FloatArray) -> float:
+        return 0.0
+
+    def scatter(self, phi: FloatArray) -> FloatArray:
+        return np.zeros(())
+
+    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
+        return np.where(which.reshape(-1, *[1] * (new.ndim - 1)), old, new)
