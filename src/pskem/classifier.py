@@ -133,8 +133,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
 
     Notes
     -----
-    Kernels to which no sample is left keep their mean and covariance and have no weight; kernels
-    that collapse are held at the floor of `reg_covar`. Both are reported in a
+    Kernels to which no sample is left keep their mean and covariance and have no weight beyond
+    rounding; kernels that collapse are held at the floor of `reg_covar`. Both are reported in a
     ``ConvergenceWarning``.
 
     References

@@ -158,8 +158,8 @@ def responsibilities(
     """p(z_r = k | x), R arrays (N, K), for given class posteriors (N, L).
 
     Given the class the blocks are independent, so p(z_r = k | x) is the mean of the
-    class-conditioned responsibilities, eq. (skemw), over the posterior of the class. With the
-    indicator of a known class as the posterior it is eq. (skemw) itself.
+    E-step's responsibilities over the posterior of the class. With the indicator of a known class
+    as the posterior it is the E-step's own.
     """
     prepared = [block.prepared(X.dtype) for block in blocks]
     result: list[FloatArray] = [np.zeros((len(X), len(block.means))) for block in blocks]
