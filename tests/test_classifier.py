@@ -137,6 +137,16 @@ def test_features_left_out_are_not_used(labelled, rng):
     np.testing.assert_array_equal(model.expand().features, [0, 2, 4])
 
 
+def test_expansion_knows_which_weights_were_free(labelled):
+    X, y = labelled
+    open_ = np.array([[1, 0], [1, 1], [0, 1]])
+    weights = [open_ / open_.sum(axis=1, keepdims=True), np.full((3, 2), 0.5)]
+    model = SharedKernelClassifier(
+        n_components=2, n_blocks=2, weights_init=weights, tol=0, max_iter=1, random_state=0
+    ).fit(X, y)
+    np.testing.assert_array_equal(model.expand().allowed, np.repeat(open_, 2, axis=1))
+
+
 def test_components_per_block(labelled):
     X, y = labelled
     model = SharedKernelClassifier(n_components=[2, 7], n_blocks=2, random_state=0).fit(X, y)

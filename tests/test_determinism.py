@@ -1,5 +1,6 @@
 """What must not change a result: threads, the order of rows, the order of blocks."""
 
+import os
 import threading
 
 import numpy as np
@@ -149,26 +150,61 @@ def test_blas_is_held_to_one_thread_inside(two_blas_threads):
     assert blas_threads() == {2}
 
 
-def test_every_worker_limits_blas_for_itself(monkeypatch):
-    """Some BLAS builds keep a limit per calling thread."""
-    callers = []
+class PerThread:
+    """A BLAS on OpenMP: every calling thread has a limit of its own."""
 
-    class Controller:
-        def limit(self, limits, user_api):
-            callers.append((threading.current_thread().name, limits, user_api))
-            return self
+    def __init__(self):
+        self.local = threading.local()
 
-        def restore_original_limits(self):
-            callers.append("restored")
+    def n_threads(self):
+        return getattr(self.local, "n", 2)
 
-    monkeypatch.setattr(parallel, "_controller", Controller)
-    barrier = threading.Barrier(2)
+    def select(self, **which):
+        return self
+
+    def limit(self, limits):
+        before, self.local.n = self.n_threads(), limits
+        return Restore(lambda: setattr(self.local, "n", before))
+
+
+class Restore:
+    def __init__(self, restore_original_limits):
+        self.restore_original_limits = restore_original_limits
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.restore_original_limits()
+
+
+def test_blas_with_a_limit_per_thread(monkeypatch):
+    blas = PerThread()
+    monkeypatch.setattr(parallel, "_controller", lambda: blas)
+    monkeypatch.setattr(parallel, "_per_thread_blas", lambda: blas)
     with workers(2) as parallel_map:
-        parallel_map(lambda task: barrier.wait(timeout=30), range(2))
-    main = threading.current_thread().name
-    assert sorted(callers[1:-1]) == [("pskem_0", 1, "blas"), ("pskem_1", 1, "blas")]
-    assert callers[0] == (main, 1, "blas")
-    assert callers[-1] == "restored"
+        assert parallel_map(lambda task: blas.n_threads(), range(4)) == [1] * 4
+    assert blas.n_threads() == 2
+    # Two fits that overlap in two threads: each is limited, and each has its own limit back.
+    entered, left = threading.Event(), threading.Event()
+    seen = []
+
+    def other():
+        with workers(1):
+            entered.set()
+            left.wait(timeout=30)
+            seen.append(blas.n_threads())
+        seen.append(blas.n_threads())
+
+    thread = threading.Thread(target=other)
+    with workers(1):
+        thread.start()
+        entered.wait(timeout=30)
+        assert blas.n_threads() == 1
+    assert blas.n_threads() == 2
+    left.set()
+    thread.join()
+    assert seen == [1, 2]
 
 
 def test_fits_that_overlap_leave_blas_as_it_was(two_blas_threads):
@@ -179,6 +215,18 @@ def test_fits_that_overlap_leave_blas_as_it_was(two_blas_threads):
     assert blas_threads() == {1}, "the second is still at work"
     second.__exit__(None, None, None)
     assert blas_threads() == {2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_forked_during_a_fit_can_work():
+    with parallel._one_blas_thread._lock:
+        child = os.fork()
+        if child == 0:
+            with workers(1):
+                os._exit(7)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
 
 
 def test_an_error_in_a_worker_reaches_the_caller_and_frees_blas(two_blas_threads):
@@ -198,15 +246,19 @@ def test_work_is_done_at_the_same_time():
 
 def test_a_fit_with_one_block_works_in_several_threads(large, monkeypatch):
     X, y = large
-    names = []
+    names = set()
+    barrier = threading.Barrier(2)
     summarise = em.summarise
 
     def recorded(*arguments):
-        names.append(threading.current_thread().name)
+        names.add(threading.current_thread().name)
+        if len(names) < 2:
+            barrier.wait(timeout=30)  # until a second thread has come
+        elif barrier.n_waiting:
+            barrier.wait(timeout=30)
         return summarise(*arguments)
 
     monkeypatch.setattr(em, "summarise", recorded)
     model = SharedKernelClassifier(n_components=3, tol=0, max_iter=1, n_jobs=2, random_state=0)
     model.fit(X, y)
-    assert len(names) > 2
-    assert {name.split("_")[0] for name in names} == {"pskem"}
+    assert names == {"pskem_0", "pskem_1"}

@@ -74,9 +74,11 @@ def test_partial_masks_hold_in_chunks_of_several_classes(labelled):
 
 
 @pytest.mark.filterwarnings("ignore:Kernels ran empty")
-@pytest.mark.parametrize("far", [1e12, 1e20, 1e60])
-def test_masks_hold_when_the_allowed_kernels_are_far_away(labelled, far):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("far", [1e4, 1e12, 1e20, 1e60])
+def test_masks_hold_when_the_allowed_kernels_are_far_away(labelled, far, dtype):
     X, y = labelled
+    X = X.astype(dtype)
     weights = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 0.5, 0.5]])
     means = np.vstack([X[:2], np.full(5, far)])  # all that class 1 may use is far away
     model = SharedKernelClassifier(
@@ -242,6 +244,25 @@ def test_warm_start_with_other_settings_is_refused(fitted, labelled, change, mes
     fitted.set_params(warm_start=True, **change)
     with pytest.raises(ValueError, match=message):
         fitted.fit(X, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_warm_start_revives_weights_that_underflowed(rng, dtype):
+    """On new data a class may need a kernel that was out of its reach before."""
+    where = np.repeat([0, 1], 50)
+    X = (rng.standard_normal((100, 2)) + 60.0 * where[:, None]).astype(dtype)
+    model = SharedKernelClassifier(n_components=2, random_state=0, warm_start=True).fit(X, where)
+    np.testing.assert_array_equal(np.sort(model.blocks_[0].weights), [[0.0, 1.0]] * 2)
+    model.fit(X, np.tile([0, 1], 50))
+    np.testing.assert_allclose(model.blocks_[0].weights, 0.5, atol=1e-6)
+
+
+def test_warm_start_on_data_of_another_scale(rng):
+    X, y = rng.standard_normal((40, 2)), np.repeat([0, 1], 20)
+    model = SharedKernelClassifier(n_components=1, random_state=0, warm_start=True)
+    model.fit(1e60 * X, y)
+    with pytest.raises(ValueError, match="The last fit, from which warm_start=True goes on, puts"):
+        model.fit(1e-100 * X, y)
 
 
 def test_warm_start_with_other_columns_is_refused(labelled):

@@ -16,6 +16,7 @@ __all__ = [
     "check_boolean",
     "check_choice",
     "check_integer",
+    "check_labels",
     "check_n_components",
     "check_n_jobs",
     "check_prior",
@@ -23,8 +24,6 @@ __all__ = [
     "check_real",
     "check_shape",
     "check_starts",
-    "check_weights",
-    "encode",
 ]
 
 
@@ -118,7 +117,7 @@ def check_prior(value: Any, frequencies: FloatArray) -> FloatArray:
     return prior / prior.sum()
 
 
-def encode(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
+def check_labels(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
     """Positions of labels in ``classes``, which are sorted."""
     unknown = np.setdiff1d(y, classes)
     if unknown.size:
@@ -150,7 +149,7 @@ def check_starts(
         mu = _entry("means_init", means, r, R, [(K, m)])
         P = _entry("covariances_init", covariances, r, R, covariance_shapes)
         if w is not None:
-            w = check_weights(f"weights_init{place}", w, weight_shape)
+            w = _check_weights(f"weights_init{place}", w, weight_shape)
         if mu is not None:
             meaning = "(n_components, features of the block)"
             mu = check_shape(f"means_init{place}", mu, [(K, m)], meaning)
@@ -161,7 +160,7 @@ def check_starts(
     return starts
 
 
-def check_weights(name: str, value: Any, shape: tuple[int, int]) -> FloatArray:
+def _check_weights(name: str, value: Any, shape: tuple[int, int]) -> FloatArray:
     """Starting weights (L, K): not negative, rows sum to one."""
     weights = check_shape(name, value, [shape], "(n_classes, n_components)")
     if (weights < 0.0).any():

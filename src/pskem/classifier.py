@@ -88,7 +88,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         the highest accuracy. Validation data are `X_val` and `y_val` of :meth:`fit` or, without
         them, a part of the training data.
     validation_fraction : float, default=0.1
-        Part of each class that is held out for early stopping.
+        Part of the samples that is held out for early stopping, shared out over the classes by
+        their sizes.
     n_iter_no_change : int or None, default=10
         Passes without a better validation score after which training stops. None goes on, and
         still keeps the best pass.
@@ -104,7 +105,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         every pass for 2.
     warm_start : bool, default=False
         Whether :meth:`fit` goes on from the last fit's kernels. The classes, the features, the
-        blocks and `covariance_type` must be the same.
+        blocks and `covariance_type` must be the same; `weights_init`, `means_init` and
+        `covariances_init` are then not used, and a weight that they fixed at zero stays there.
 
     Attributes
     ----------
@@ -239,7 +241,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
                 if not len(held_out):
                     raise ValueError(
                         f"validation_fraction={self.validation_fraction} of {len(y)} samples leaves"
-                        " none to validate on. Use a larger fraction, give X_val and y_val, or set"
+                        " none to validate on (every class keeps one to train on). Use a larger"
+                        " fraction or more samples, give X_val and y_val, or set"
                         " early_stopping=False."
                     )
                 validation = X[held_out], labels[held_out]
@@ -284,7 +287,7 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
             )
         except ValueError as error:
             raise ValueError(f"X_val and y_val are not accepted. {error}") from None
-        return X_val, checks.encode(y_val, classes, "y_val")
+        return X_val, checks.check_labels(y_val, classes, "y_val")
 
     def _plan(
         self, X: FloatArray, classes: NDArray[Any], before: list[Block] | None, seed: int

@@ -167,8 +167,10 @@ def em_passes(
 ) -> Iterator[Pass]:
     """Train all blocks in lock-step: yield after every pass, without end.
 
-    The caller decides when to stop. ``parallel_map`` works off tasks that the data alone define,
-    and their statistics are merged in order, so the result does not depend on the threads.
+    The caller decides when to stop. ``floor`` is the smallest eigenvalue of a covariance; with zero
+    a kernel that collapses would end in an error. ``parallel_map`` works off tasks that the data
+    alone define, and their statistics are merged in order, so the result does not depend on the
+    threads.
     """
     current = list(kernels)
     tasks = [(r, task) for r, samples in enumerate(blocks) for task in samples.tasks]

@@ -121,9 +121,23 @@ def make_plan(
     )
 
 
+#: Stands in for weights that underflowed, in a start that goes on from a fit. Zero would be final.
+SMALLEST_WEIGHT = 1e-300
+
+
 def starts_from(blocks: Sequence[Block]) -> list[Start]:
     """Starts that go on from fitted blocks."""
-    return [Start(b.weights, b.means, b.covariances, b.allowed) for b in blocks]
+    origin = "The last fit, from which warm_start=True goes on,"
+    return [
+        Start(
+            np.where(block.allowed, np.maximum(block.weights, SMALLEST_WEIGHT), 0.0),
+            block.means,
+            block.covariances,
+            block.allowed,
+            origin,
+        )
+        for block in blocks
+    ]
 
 
 def check_unchanged(

@@ -29,14 +29,15 @@ NARROWEST_START = 1e-3
 class Start(NamedTuple):
     """What the user fixed of a block's start, in the user's units; None is left to the method.
 
-    ``allowed``, (L, K) bool, says which weights may be other than zero: what a fit goes on from
-    may hold zeros that are but the result of rounding.
+    ``allowed``, (L, K) bool, says which weights may be other than zero; None allows all. ``origin``
+    is what an error names as the source of means and covariances.
     """
 
     weights: FloatArray | None = None
     means: FloatArray | None = None
     covariances: FloatArray | None = None
     allowed: NDArray[np.bool_] | None = None
+    origin: str = "means_init or covariances_init"
 
     @property
     def complete(self) -> bool:
@@ -115,14 +116,17 @@ class Uniform(NamedTuple):
 
     def means(self, view: View, K: int, rng: np.random.Generator) -> FloatArray:
         shift, scale = view.coordinates
-        means = (rng.uniform(self.low, self.high, size=(K, len(shift))) - shift) / scale
-        _check_near(means, f"init_range=({self.low:g}, {self.high:g})")
-        return means
+        with np.errstate(over="ignore"):
+            ends = (np.array([[self.low], [self.high]]) - shift) / scale
+        _check_near(ends, f"init_range=({self.low:g}, {self.high:g})")
+        return (rng.uniform(self.low, self.high, size=(K, len(shift))) - shift) / scale
 
     def covariances(self, structure: Structure, view: View, means: FloatArray) -> FloatArray:
         K, m = means.shape
-        spheres = np.broadcast_to(self.scale**2 * np.eye(m), (K, m, m))
-        return structure.rescale(structure.compact(spheres), 1.0 / view.coordinates.scale)
+        with np.errstate(over="ignore"):
+            variances = (self.scale / view.coordinates.scale) ** 2
+        _check_width(variances, f"init_scale={self.scale:g}")
+        return structure.compact(np.broadcast_to(np.diag(variances), (K, m, m)))
 
     def weights(self, view: View, means: FloatArray) -> FloatArray:
         return np.full((view.n_classes, len(means)), 1.0 / len(means))
@@ -152,12 +156,15 @@ def initialise(
     if start.means is None:
         means = method.means(view, n_components, rng)
     else:
-        means = (start.means - coordinates.shift) / coordinates.scale
-        _check_near(means, "means_init")
+        with np.errstate(over="ignore"):
+            means = (start.means - coordinates.shift) / coordinates.scale
+        _check_near(means, start.origin)
     if start.covariances is None:
         covariances = method.covariances(structure, view, means)
     else:
-        covariances = structure.rescale(start.covariances, 1.0 / coordinates.scale)
+        with np.errstate(over="ignore"):
+            covariances = structure.rescale(start.covariances, 1.0 / coordinates.scale)
+        _check_width(covariances, start.origin)
     weights = method.weights(view, means) if start.weights is None else start.weights
     return Kernels(weights, means, structure.floor(covariances, floor).covariances)
 
@@ -182,10 +189,20 @@ def _nearest(points: FloatArray, means: FloatArray) -> NDArray[np.intp]:
     return nearest
 
 
-def _check_near(means: FloatArray, name: str) -> None:
+def _check_near(means: FloatArray, origin: str) -> None:
     farthest = np.abs(means).max()
     if not farthest <= FARTHEST[np.dtype(np.float64)]:
         raise ValueError(
-            f"{name} puts a kernel {farthest:.3g} standard deviations away from the data, where its"
-            " density leaves the range of floating point. Give means within the range of X."
+            f"{origin} puts a kernel {farthest:.3g} standard deviations away from the data, where"
+            " its density leaves the range of floating point. Start within the range of X."
+        )
+
+
+def _check_width(covariances: FloatArray, origin: str) -> None:
+    widest = np.abs(covariances).max()
+    if not widest <= FARTHEST[np.dtype(np.float64)]:
+        raise ValueError(
+            f"{origin} makes a kernel whose variance is {widest:.3g} times that of the data, where"
+            " its density leaves the range of floating point. Start with kernels about as wide as"
+            " X, or narrower."
         )

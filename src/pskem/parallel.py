@@ -44,7 +44,7 @@ def n_threads(n_jobs: int | None) -> int:
 def workers(n_jobs: int | None) -> Iterator[Mapper]:
     """Yield an ordered parallel map for the length of a computation."""
     count = n_threads(n_jobs)
-    with _one_blas_thread:
+    with _per_thread_blas().limit(limits=1), _one_blas_thread:
         if count == 1:
             yield _serial_map
             return
@@ -64,23 +64,34 @@ def _serial_map(function: Callable[[T], S], items: Iterable[T]) -> list[S]:
 
 
 def _limit_own_blas() -> None:
-    """Hold BLAS to one thread in a worker: some BLAS builds keep a limit per calling thread."""
-    _controller().limit(limits=1, user_api="blas")
+    """Hold BLAS to one thread in a worker, where the limit is one per calling thread."""
+    _per_thread_blas().limit(limits=1)
 
 
 @cache
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
+
+
+@cache
+def _per_thread_blas() -> ThreadpoolController:
+    """BLAS libraries that run on OpenMP, which keeps its limit for each calling thread."""
+    return _controller().select(threading_layer="openmp")
 
 
 class _BlasLimit:
     """Holds BLAS to one thread while anyone is inside; the last to leave lifts the limit.
 
-    The limit belongs to the process. If two fits in two threads each restored what they had found,
-    the later one would restore the other's limit, and BLAS would stay at one thread for good.
+    Most builds of BLAS have one limit for the whole process. If two fits in two threads each
+    restored what they had found, the later one would restore the other's limit, and BLAS would
+    stay at one thread for good.
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """As if nobody were inside: for a forked child, where nobody will leave."""
         self._lock = Lock()
         self._inside = 0
         self._limit: Any = None
@@ -88,7 +99,7 @@ class _BlasLimit:
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._limit = _controller().limit(limits=1, user_api="blas")
+                self._limit = _controller().limit(limits=1)
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -99,3 +110,5 @@ class _BlasLimit:
 
 
 _one_blas_thread = _BlasLimit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_one_blas_thread.reset)

@@ -166,7 +166,7 @@ class BlockPredictor:
         labels = column_or_1d(y)
         if len(labels) != len(X):
             raise ValueError(f"X has {len(X)} samples and y has {len(labels)}; they must agree.")
-        return checks.encode(labels, self.classes_, "y")
+        return checks.check_labels(labels, self.classes_, "y")
 
     def sample(
         self, n_samples: int = 1, classes: Any = None, random_state: Any = None
@@ -202,7 +202,7 @@ class BlockPredictor:
                     f"classes has shape {given.shape}; give one class, or one for each of the"
                     f" n_samples={n_samples} samples."
                 )
-            labels = checks.encode(given, self.classes_, "classes")
+            labels = checks.check_labels(given, self.classes_, "classes")
         X, _ = model.draw(self.blocks_, labels, self.n_features_in_, rng)
         return X, self.classes_[labels]
 

@@ -137,9 +137,10 @@ def split(
     n_classes: int,
     seed: int,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Training and validation rows, both sorted by class; a fraction of every class is held out.
+    """Training and validation rows, both sorted by class.
 
-    Every class keeps at least one sample for training.
+    The fraction that is held out is shared out over the classes by their sizes; small classes may
+    give none. Every class keeps at least one sample for training.
     """
     order = canonical_order(X, labels)
     rng = np.random.default_rng([seed, 1])
@@ -161,9 +162,8 @@ def _allot(counts: NDArray[np.intp], fraction: float, rng: np.random.Generator) 
     sizes = np.floor(quotas).astype(np.intp)
     left = round(float(quotas.sum())) - int(sizes.sum())
     lots = rng.permutation(len(counts))
-    first = np.lexsort((lots, sizes - quotas))
-    sizes[first[: max(left, 0)]] += 1
-    return np.minimum(sizes, counts - 1)
+    sizes[np.lexsort((lots, sizes - quotas))[:left]] += 1
+    return sizes
 
 
 def make_data(
