@@ -175,20 +175,18 @@ def em_passes(
     current = list(kernels)
     tasks = [(r, task) for r, samples in enumerate(blocks) for task in samples.tasks]
     while True:
-        prepared = [
-            prepare(structure, theta, samples.X.dtype)
-            for theta, samples in zip(current, blocks, strict=True)
-        ]
+        pairs = zip(current, blocks, strict=True)
+        prepared = parallel_map(lambda pair: prepare(structure, pair[0], pair[1].X.dtype), pairs)
         run = partial(_run_task, structure, prepared, blocks)
         parts = zip(tasks, parallel_map(run, tasks), strict=True)
         totals = [
             reduce(Statistics.merge, (part for _, part in group))
             for _, group in groupby(parts, key=lambda pair: pair[0][0])
         ]
-        outcomes = [
-            maximisation(structure, ready, total, floor)
-            for ready, total in zip(prepared, totals, strict=True)
-        ]
+        updates = zip(prepared, totals, strict=True)
+        outcomes = parallel_map(
+            lambda pair: maximisation(structure, pair[0], pair[1], floor), updates
+        )
         current = [theta for theta, _ in outcomes]
         log_likelihoods = np.array([total.log_likelihood for total in totals])
         yield Pass(log_likelihoods, current, [health for _, health in outcomes])

@@ -84,9 +84,10 @@ class Clustered(NamedTuple):
         from sklearn.cluster import KMeans, kmeans_plusplus
 
         seed = int(rng.integers(2**31 - 1))
-        with threadpool_limits(1):  # the sums of several threads would not have the same bits twice
-            centres, _ = kmeans_plusplus(view.points, K, random_state=seed)
-            if self.lloyd:
+        centres, _ = kmeans_plusplus(view.points, K, random_state=seed)
+        if self.lloyd:
+            # Sums that several OpenMP threads share would not have the same bits twice.
+            with threadpool_limits(1):
                 centres = KMeans(K, init=centres, n_init=1).fit(view.points).cluster_centers_
         return np.asarray(centres)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -211,7 +212,7 @@ def train(
     """The best of ``n_init`` runs."""
     best: Run | None = None
     for i in range(plan.n_init):
-        kernels = [_initial(plan, data, r, i) for r in range(len(plan.blocks))]
+        kernels = parallel_map(partial(_initial, plan, data, i), range(len(plan.blocks)))
         run = _run(plan, data, kernels, holdout, parallel_map, observe, i)
         if best is None or run.merit(plan.early_stopping) > best.merit(plan.early_stopping):
             best = run
@@ -221,7 +222,7 @@ def train(
     return best
 
 
-def _initial(plan: Plan, data: Data, r: int, i: int) -> Kernels:
+def _initial(plan: Plan, data: Data, i: int, r: int) -> Kernels:
     # Blocks do not overlap, so the smallest feature tells a block apart whatever its place in the
     # list: permuted blocks get the same starts.
     rng = np.random.default_rng([plan.seed, 2, i, int(plan.blocks[r].min())])
