@@ -24,8 +24,11 @@ __all__ = [
 
 #: Samples that are worked on at a time, in prediction and preparation.
 CHUNK = 2048
-#: Samples that one thread trains on in one go. Fixed, so that the order of all sums is too.
+#: Samples that one thread trains on in one go, at most, and how many such tasks a block should
+#: have at least, so that threads finish together. The data alone decide, so that the order of all
+#: sums does not depend on the threads.
 TASK = 8192
+MIN_TASKS = 32
 
 
 def chunk_size(m: int) -> int:
@@ -106,7 +109,7 @@ def cut(bounds: NDArray[np.intp], size: int) -> list[list[Chunk]]:
         elif n > 0:
             pending.append(j)
     flush()
-    per_task = TASK // size
+    per_task = max(1, min(TASK // size, len(chunks) // MIN_TASKS))
     return [chunks[i : i + per_task] for i in range(0, len(chunks), per_task)]
 
 
