@@ -9,7 +9,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from pskem import SharedKernelClassifier, SharedKernelDensity, em, parallel
 from pskem.parallel import n_threads, workers
-from pskem.samples import canonical_order
 from reference import COVARIANCE_TYPES
 
 
@@ -74,21 +73,6 @@ def test_row_order_changes_nothing_but_rounding(labelled, rng, init, early_stopp
     np.testing.assert_allclose(one.log_likelihoods_, two.log_likelihoods_, rtol=1e-9)
     np.testing.assert_allclose(one.blocks_[0].means, two.blocks_[0].means, rtol=1e-6)
     assert one.best_iter_ == two.best_iter_
-
-
-def test_the_canonical_order_depends_on_values_alone(rng):
-    X = rng.integers(3, size=(500, 4)).astype(float)  # short mantissas, many ties
-    y = rng.integers(2, size=500)
-    shuffled = rng.permutation(500)
-    one, two = canonical_order(X, y), canonical_order(X[shuffled], y[shuffled])
-    np.testing.assert_array_equal(X[one], X[shuffled][two])
-    np.testing.assert_array_equal(y[one], np.sort(y))
-    np.testing.assert_array_equal(np.sort(one), np.arange(500))
-    negative_zero = np.where(X == 0.0, -0.0, X)
-    np.testing.assert_array_equal(canonical_order(negative_zero, y), one)
-    # 81 distinct rows fall into 81 runs: no two different rows share a key.
-    runs = 1 + np.any(np.diff(X[one][y[one] == 0], axis=0) != 0, axis=1).sum()
-    assert runs == len(np.unique(X[y == 0], axis=0))
 
 
 def test_permuted_blocks_give_the_same_result(labelled):

@@ -51,6 +51,15 @@ def test_starts_from_the_data(labelled, method):
         np.testing.assert_allclose(kernels.weights[j], 0.9 * share + 0.1 / 6)
 
 
+def test_shares_of_more_samples_than_are_worked_on_at_a_time(rng):
+    X, y = rng.standard_normal((4500, 2)), np.repeat([0, 1], [1500, 3000])
+    kernels, samples, _ = started(X, y, 5, "k-means++")
+    owner = nearest(samples.X.T, kernels.means)
+    for j in range(2):
+        share = np.bincount(owner[samples.labels == j], minlength=5) / np.sum(y == j)
+        np.testing.assert_allclose(kernels.weights[j], 0.9 * share + 0.1 / 5)
+
+
 def test_random_is_the_papers_in_the_users_units(labelled):
     X, y = labelled
     kernels, _, coordinates = started(X, y, 400, "random")
@@ -96,3 +105,58 @@ def test_noise_of_rounding_is_no_variation(rng):
     coordinates = measure(X.astype(float))
     np.testing.assert_allclose(coordinates.scale, [1.0, 1.0, np.arange(50).std()])
     np.testing.assert_allclose(coordinates.shift, [1e9, 0.1, 24.5])
+
+
+def test_random_start_is_the_papers(labelled):
+    """Uniform weights, means in the range, isotropic covariances: seen through one pass of EM."""
+    X, y = labelled
+    model = SharedKernelClassifier(
+        n_components=50,
+        n_blocks=1,
+        init="random",
+        init_range=(3.0, 4.0),
+        init_scale=1e5,
+        max_iter=1,
+        tol=0,
+        random_state=0,
+    )
+    model.fit(X, y)
+    (block,) = model.blocks_
+    # Kernels that wide see all samples alike: weights stay uniform, moments are the data's.
+    np.testing.assert_allclose(block.weights, 1 / 50, rtol=1e-2)
+    np.testing.assert_allclose(block.means, np.broadcast_to(X.mean(axis=0), (50, 5)), rtol=1e-2)
+    np.testing.assert_allclose(block.covariances[0], np.cov(X.T, bias=True), rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_explicit_starts_in_every_accepted_shape(labelled, covariance_type):
+    X, y = labelled
+    K = 3
+    dense = np.array([np.eye(5) * 4.0] * K)
+    compact = {
+        "full": dense,
+        "tied": dense[0],
+        "diag": np.full((K, 5), 4.0),
+        "spherical": np.full(K, 4.0),
+    }[covariance_type]
+    results = [
+        SharedKernelClassifier(
+            n_components=K,
+            n_blocks=1,
+            covariance_type=covariance_type,
+            means_init=means,
+            covariances_init=covariances,
+            weights_init=weights,
+            max_iter=3,
+            tol=0,
+        )
+        .fit(X, y)
+        .log_likelihoods_
+        for means, covariances, weights in [
+            (X[:K], dense, np.full((3, K), 1 / K)),
+            (X[:K].tolist(), compact, [np.full((3, K), 1 / K)]),
+            ([X[:K]], [compact], np.full((3, K), 1 / K).tolist()),
+        ]
+    ]
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])

@@ -156,7 +156,7 @@ def check_starts(
         if P is not None:
             P = check_shape(f"covariances_init{place}", P, covariance_shapes)
             P = _check_covariances(f"covariances_init{place}", P, K, m, structure)
-        starts.append(Start(w, mu, P, None if w is None else w > 0.0))
+        starts.append(Start(w, mu, P))
     return starts
 
 

@@ -301,10 +301,9 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
             explicit = (self.weights_init, self.means_init, self.covariances_init)
             starts = checks.check_starts(*explicit, blocks, n_components, len(classes), structure)
         else:
-            if isinstance(self.partition, str) and self.partition == "random":
-                blocks = (
-                    [block.features for block in before] if len(blocks) == len(before) else blocks
-                )
+            drawn = isinstance(self.partition, str) and self.partition == "random"
+            if drawn and len(blocks) == len(before):
+                blocks = [block.features for block in before]
             check_unchanged(before, self.covariance_type, blocks, n_components)
             if not np.array_equal(classes, self.classes_):
                 raise ValueError(

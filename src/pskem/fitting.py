@@ -37,6 +37,9 @@ __all__ = [
     "validated",
 ]
 
+#: Stands in for weights that underflowed, in a start that goes on from a fit. Zero would be final.
+SMALLEST_WEIGHT = 1e-300
+
 
 def check_common(estimator: Any) -> None:
     """Check the parameters that both estimators have."""
@@ -121,10 +124,6 @@ def make_plan(
     )
 
 
-#: Stands in for weights that underflowed, in a start that goes on from a fit. Zero would be final.
-SMALLEST_WEIGHT = 1e-300
-
-
 def starts_from(blocks: Sequence[Block]) -> list[Start]:
     """Starts that go on from fitted blocks."""
     origin = "The last fit, from which warm_start=True goes on,"
@@ -133,7 +132,6 @@ def starts_from(blocks: Sequence[Block]) -> list[Start]:
             np.where(block.allowed, np.maximum(block.weights, SMALLEST_WEIGHT), 0.0),
             block.means,
             block.covariances,
-            block.allowed,
             origin,
         )
         for block in blocks
@@ -163,7 +161,9 @@ def to_blocks(plan: Plan, data: Data, kernels: Sequence[Kernels]) -> list[Block]
     """Fitted blocks in the user's units."""
     rows = zip(plan.blocks, kernels, data.coordinates, plan.starts, strict=True)
     return [
-        Block.from_kernels(features, theta, coordinates, plan.structure, start.allowed)
+        Block.from_kernels(
+            features, theta, coordinates, plan.structure, start.allowed(*theta.weights.shape)
+        )
         for features, theta, coordinates, start in rows
     ]
 

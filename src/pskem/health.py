@@ -36,10 +36,11 @@ def troubles(plan: Plan, data: Data, run: Run) -> Iterator[str]:
         place = f"block {r}: " if len(run.health) > 1 else ""
         if health.empty.any():
             empty.append(place + _listed(np.flatnonzero(health.empty)))
-        # Directions in which all of the data are constant are no fault of the kernels.
-        null = _null_directions(plan, samples.X)
-        if (health.collapsed > null).any():
-            collapsed.append(place + _listed(np.flatnonzero(health.collapsed > null)))
+        if health.collapsed.any():
+            # Directions in which all of the data are constant are no fault of the kernels.
+            guilty = np.flatnonzero(health.collapsed > _null_directions(plan, samples.X))
+            if guilty.size:
+                collapsed.append(place + _listed(guilty))
     if empty:
         yield (
             f"Kernels ran empty ({'; '.join(empty)}): no sample is left to them, their weights are"

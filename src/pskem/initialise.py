@@ -25,24 +25,31 @@ EVEN_SHARE = 0.1
 #: kernels as samples would make them points.
 NARROWEST_START = 1e-3
 
+#: What is wrong with a start whose densities leave the range of floating point.
+FAR = "{:.3g} standard deviations away from the data. Start within the range of X."
+WIDE = "with {:.3g} times the variance of the data. Start with kernels about as wide as X at most."
+
 
 class Start(NamedTuple):
     """What the user fixed of a block's start, in the user's units; None is left to the method.
 
-    ``allowed``, (L, K) bool, says which weights may be other than zero; None allows all. ``origin``
-    is what an error names as the source of means and covariances.
+    A weight of zero stays zero. ``origin`` is what an error names as the source of means and
+    covariances, if it is not the parameter.
     """
 
     weights: FloatArray | None = None
     means: FloatArray | None = None
     covariances: FloatArray | None = None
-    allowed: NDArray[np.bool_] | None = None
-    origin: str = "means_init or covariances_init"
+    origin: str | None = None
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to the method."""
         return not any(part is None for part in (self.weights, self.means, self.covariances))
+
+    def allowed(self, L: int, K: int) -> NDArray[np.bool_]:
+        """Which weights, (L, K), may be other than zero."""
+        return np.ones((L, K), dtype=bool) if self.weights is None else self.weights > 0.0
 
 
 class View(NamedTuple):
@@ -119,14 +126,14 @@ class Uniform(NamedTuple):
         shift, scale = view.coordinates
         with np.errstate(over="ignore"):
             ends = (np.array([[self.low], [self.high]]) - shift) / scale
-        _check_near(ends, f"init_range=({self.low:g}, {self.high:g})")
+        _check_size(ends, f"init_range=({self.low:g}, {self.high:g}) puts a kernel", FAR)
         return (rng.uniform(self.low, self.high, size=(K, len(shift))) - shift) / scale
 
     def covariances(self, structure: Structure, view: View, means: FloatArray) -> FloatArray:
         K, m = means.shape
         with np.errstate(over="ignore"):
             variances = (self.scale / view.coordinates.scale) ** 2
-        _check_width(variances, f"init_scale={self.scale:g}")
+        _check_size(variances, f"init_scale={self.scale:g} makes a kernel", WIDE)
         return structure.compact(np.broadcast_to(np.diag(variances), (K, m, m)))
 
     def weights(self, view: View, means: FloatArray) -> FloatArray:
@@ -159,13 +166,13 @@ def initialise(
     else:
         with np.errstate(over="ignore"):
             means = (start.means - coordinates.shift) / coordinates.scale
-        _check_near(means, start.origin)
+        _check_size(means, f"{start.origin or 'means_init'} puts a kernel", FAR)
     if start.covariances is None:
         covariances = method.covariances(structure, view, means)
     else:
         with np.errstate(over="ignore"):
             covariances = structure.rescale(start.covariances, 1.0 / coordinates.scale)
-        _check_width(covariances, start.origin)
+        _check_size(covariances, f"{start.origin or 'covariances_init'} makes a kernel", WIDE)
     weights = method.weights(view, means) if start.weights is None else start.weights
     return Kernels(weights, means, structure.floor(covariances, floor).covariances)
 
@@ -190,20 +197,8 @@ def _nearest(points: FloatArray, means: FloatArray) -> NDArray[np.intp]:
     return nearest
 
 
-def _check_near(means: FloatArray, origin: str) -> None:
-    farthest = np.abs(means).max()
-    if not farthest <= FARTHEST[np.dtype(np.float64)]:
-        raise ValueError(
-            f"{origin} puts a kernel {farthest:.3g} standard deviations away from the data, where"
-            " its density leaves the range of floating point. Start within the range of X."
-        )
-
-
-def _check_width(covariances: FloatArray, origin: str) -> None:
-    widest = np.abs(covariances).max()
-    if not widest <= FARTHEST[np.dtype(np.float64)]:
-        raise ValueError(
-            f"{origin} makes a kernel whose variance is {widest:.3g} times that of the data, where"
-            " its density leaves the range of floating point. Start with kernels about as wide as"
-            " X, or narrower."
-        )
+def _check_size(values: FloatArray, what: str, wrong: str) -> None:
+    """Refuse values, in standardised coordinates, whose squares leave the range of floats."""
+    largest = np.abs(values).max()
+    if not largest <= FARTHEST[np.dtype(np.float64)]:
+        raise ValueError(f"{what} {wrong.format(largest)}")

@@ -87,9 +87,9 @@ class Block:
         kernels: Kernels,
         coordinates: Coordinates,
         structure: Structure,
-        allowed: NDArray[np.bool_] | None,
+        allowed: NDArray[np.bool_],
     ) -> Block:
-        """A block from kernels in standardised coordinates; None allows all weights."""
+        """A block from kernels in standardised coordinates."""
         shift, scale = (np.asarray(part, dtype=np.float64) for part in coordinates)
         return cls(
             features,
@@ -99,7 +99,7 @@ class Block:
             structure.name,
             shift,
             scale,
-            np.ones_like(kernels.weights, dtype=bool) if allowed is None else allowed,
+            allowed,
         )
 
     @property
