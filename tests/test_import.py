@@ -4,7 +4,14 @@ import json
 import subprocess
 import sys
 
-HEAVY = ("sklearn.cluster", "sklearn.mixture", "sklearn.model_selection", "matplotlib", "pandas")
+HEAVY = (
+    "sklearn.callback",  # imports rich, where it is installed
+    "sklearn.cluster",
+    "sklearn.mixture",
+    "sklearn.model_selection",
+    "matplotlib",
+    "pandas",
+)
 
 
 def test_import_brings_nothing_heavy_that_scikit_learn_base_does_not():

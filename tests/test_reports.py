@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
 from pskem import SharedKernelClassifier
@@ -124,44 +126,70 @@ def test_progress_bar_on_a_terminal(monkeypatch):
     assert len(stream.getvalue().split("\x1b[K")[-1]) == 29
 
 
-@pytest.mark.skipif(
+needs_callbacks = pytest.mark.skipif(
     parse_version(sklearn.__version__) < parse_version("1.9"), reason="callbacks came with 1.9"
 )
-def test_scikit_learn_callbacks(labelled):
-    from sklearn.callback import ScoringMonitor
 
-    class StopAfter:
-        def __init__(self, passes):
-            self.passes, self.seen = passes, []
 
-        def setup(self, estimator, context):
-            pass
+class StopAfter:
+    """A callback that scores the model after every pass, and asks to stop after so many."""
 
-        def teardown(self, estimator, context):
-            self.torn_down = True
+    def __init__(self, passes):
+        self.passes, self.seen, self.torn_down = passes, [], False
 
-        def on_fit_task_begin(self, estimator, context):
-            pass
+    def setup(self, estimator, context):
+        pass
 
-        def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+    def teardown(self, estimator, context):
+        self.torn_down = True
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+        if isinstance(estimator, SharedKernelClassifier):
             score = fitted_estimator.score(X, y)
             if context.task_name == "EM pass":
                 self.seen.append(score)
             else:
                 self.final = score
-            return len(self.seen) >= self.passes
+        return len(self.seen) >= self.passes
+
+
+@needs_callbacks
+def test_callbacks_see_every_pass_and_may_stop(labelled):
+    from sklearn.callback import ScoringMonitor
 
     X, y = labelled
     stopper, monitor = StopAfter(4), ScoringMonitor(scoring="accuracy")
     model = SharedKernelClassifier(n_components=4, tol=0, random_state=0)
-    model.set_callbacks(stopper, monitor)
-    model.fit(X, y)
+    model.set_callbacks(stopper, monitor).fit(X, y)
     assert model.n_iter_ == 4
     assert stopper.torn_down
     assert stopper.seen[-1] == stopper.final == model.score(X, y)
+    rows = [row for row in monitor.get_logs().data if row["task_name"] == "EM pass"]
+    assert [row["accuracy"] for row in rows] == stopper.seen
     many = StopAfter(3)
     model.set_params(n_init=5).set_callbacks(many).fit(X, y)
     assert len(many.seen) == 3, "a stop ends the fit, not one start"
-    model.set_params(n_init=1)
-    rows = [row for row in monitor.get_logs().data if row["task_name"] == "EM pass"]
-    assert [row["accuracy"] for row in rows] == stopper.seen
+    model.set_params(n_init=1, max_iter=6).set_callbacks().fit(X, y)
+    assert model.n_iter_ == 6, "no callbacks are left"
+
+
+@needs_callbacks
+def test_a_pipeline_hands_on_callbacks_that_ask_for_it(labelled):
+    X, y = labelled
+    everywhere = StopAfter(99)
+    everywhere.max_propagation_depth = None
+    pipeline = make_pipeline(StandardScaler(), SharedKernelClassifier(n_components=3))
+    pipeline.set_callbacks(everywhere).fit(X, y)
+    assert len(everywhere.seen) == pipeline[-1].n_iter_
+
+
+@needs_callbacks
+def test_warnings_point_to_the_caller_with_callbacks_too(labelled):
+    X, y = labelled
+    model = SharedKernelClassifier(n_components=4, max_iter=3, tol=1e-9, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="max_iter=3 ended") as seen:
+        model.set_callbacks(StopAfter(9)).fit(X, y)
+    assert seen[0].filename == __file__

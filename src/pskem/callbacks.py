@@ -1,33 +1,71 @@
 """scikit-learn's callbacks (``sklearn.callback``, from version 1.9), where they exist.
 
-With an older scikit-learn the names here do nothing and ``set_callbacks`` is absent.
+They are imported when an estimator first has one: where rich is installed, for their progress bar,
+importing them takes longer than importing all of pskem. With an older scikit-learn
+``set_callbacks`` is absent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from importlib.util import find_spec
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
-#: Frames that the decorator puts between a caller and ``fit``.
-DECORATOR_FRAMES = 1
-
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn < 1.9
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands for the mixin of newer versions."""
-
-    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        """Stands for the decorator of newer versions."""
-        return method
-
-    DECORATOR_FRAMES = 0
+__all__ = ["CallbackSupportMixin", "FitTask", "caller_depth", "with_callbacks"]
 
 
-__all__ = ["DECORATOR_FRAMES", "CallbackSupportMixin", "FitTask", "with_callbacks"]
+class CallbackSupportMixin:
+    """scikit-learn's mixin of the same name, which does not care whose methods it finds."""
+
+    if find_spec("sklearn.callback") is not None:
+
+        def set_callbacks(self, *callbacks: Any) -> Any:
+            """Set the callbacks that see every pass of a fit.
+
+            Parameters
+            ----------
+            *callbacks : instances of scikit-learn's callbacks
+                None at all removes those that were set.
+
+            Returns
+            -------
+            self : estimator
+            """
+            from sklearn.callback import CallbackSupportMixin as Theirs
+
+            return Theirs.set_callbacks(self, *callbacks)
+
+        def _init_callback_context(self, *arguments: Any, **options: Any) -> Any:
+            from sklearn.callback import CallbackSupportMixin as Theirs
+
+            return Theirs._init_callback_context(self, *arguments, **options)
+
+
+def _has_callbacks(estimator: Any) -> bool:
+    """Whether callbacks were set on an estimator, or on one that it is a part of."""
+    return hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
+
+
+def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """scikit-learn's decorator of ``fit`` where there are callbacks, else nothing."""
+
+    @wraps(method)
+    def fit(estimator: Any, *arguments: Any, **options: Any) -> Any:
+        if not _has_callbacks(estimator):
+            return method(estimator, *arguments, **options)
+        from sklearn.callback import with_callbacks as theirs
+
+        return theirs(method)(estimator, *arguments, **options)
+
+    return fit
+
+
+def caller_depth(estimator: Any) -> int:
+    """Frames that the decorators put between a caller and ``fit``."""
+    return 2 if _has_callbacks(estimator) else 1
 
 
 class FitTask:
@@ -44,7 +82,7 @@ class FitTask:
         self._estimator = estimator
         self._data = {"X": X, "y": y}
         self._root: Any = None
-        if hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx"):
+        if _has_callbacks(estimator):
             self._root = estimator._init_callback_context(max_subtasks=max_passes)
             self._root.call_on_fit_task_begin(estimator=estimator, **self._data)
 

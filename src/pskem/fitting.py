@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
-from pskem.callbacks import DECORATOR_FRAMES, FitTask
+from pskem.callbacks import FitTask, caller_depth
 from pskem.health import troubles, verdict
 from pskem.initialise import METHODS, Start
 from pskem.kernels import Kernels
@@ -205,5 +205,5 @@ def fit_blocks(
         bar.close(verdict(run))
     task.end(state(run.kernels))
     for message in troubles(plan, data, run):
-        warnings.warn(message, ConvergenceWarning, stacklevel=3 + DECORATOR_FRAMES)
+        warnings.warn(message, ConvergenceWarning, stacklevel=3 + caller_depth(estimator))
     return run
