@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from pskem import SharedKernelClassifier
+from pskem.datasets import CATALOGUE
+from published import publish
 
 
 @pytest.fixture
@@ -29,3 +31,16 @@ def labelled(rng):
 def fitted(labelled):
     X, y = labelled
     return SharedKernelClassifier(n_components=5, n_blocks=2, random_state=0).fit(X, y)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A data folder with small data sets, and what is in them; the catalogue knows their sizes."""
+    sizes = {"rice": 2, "ionosphere": 3, "cifar-10": 2}
+    for name, entry in CATALOGUE.items():
+        files = tuple(
+            file._replace(rows=sizes.get(name, 6 if file.path.startswith("train") else 4))
+            for file in entry.files
+        )
+        monkeypatch.setitem(CATALOGUE, name, entry._replace(files=files))
+    return tmp_path / "home", publish(tmp_path / "home")

@@ -27,10 +27,13 @@ __all__ = [
 ]
 
 
-def check_choice(name: str, value: Any, accepted: Sequence[str]) -> None:
+def check_choice(name: str, value: Any, accepted: Sequence[str], none: bool = False) -> None:
+    if none and value is None:
+        return
     if not isinstance(value, str) or value not in accepted:
+        also = " or None" if none else ""
         raise ValueError(
-            f"{name}={value!r} is not known. Accepted: {', '.join(map(repr, accepted))}."
+            f"{name}={value!r} is not known. Accepted: {', '.join(map(repr, accepted))}{also}."
         )
 
 

@@ -1,0 +1,178 @@
+"""The data folder: where it is, what is in it, and how to fill it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pskem.datasets.catalogue import CATALOGUE, Dataset, File
+from pskem.datasets.readers import FormatError
+from pskem.files import atomic_write
+
+__all__ = ["DatasetError", "data_folder", "fetch", "find", "is_present"]
+
+ENVIRONMENT = "PSKEM_DATA"
+
+
+class DatasetError(OSError):
+    """A data set that is not there and could not be fetched, or is not right."""
+
+
+def data_folder(data_home: Any = None) -> Path:
+    """The data folder: the argument, else ``$PSKEM_DATA``, else a cache of the user's.
+
+    Parameters
+    ----------
+    data_home : path-like or None, default=None
+
+    Returns
+    -------
+    folder : Path
+        It need not exist yet.
+    """
+    if data_home is not None:
+        return Path(data_home).expanduser()
+    if os.environ.get(ENVIRONMENT):
+        return Path(os.environ[ENVIRONMENT]).expanduser()
+    pooch = _pooch("where the cache of the user is")
+    return Path(pooch.os_cache("pskem"))
+
+
+def _candidates(folder: Path, dataset: Dataset, file: File) -> list[Path]:
+    """Where a file may lie: packed or unpacked, in the data set's folder or, alone, above it."""
+    names = [file.path, file.path.removesuffix(".gz")] if file.path.endswith(".gz") else [file.path]
+    return [base / name for base in (folder / dataset.name, folder) for name in names]
+
+
+def find(folder: Path, dataset: Dataset, file: File) -> Path | None:
+    """The file, if it is in the folder."""
+    own, *above = _candidates(folder, dataset, file)
+    # MNIST and Fashion-MNIST name their files alike: only a folder of its own tells them apart.
+    shared = above if "/" in file.path else [path for path in above if path.parent == own.parent]
+    return next((path for path in [own, *shared] if path.is_file()), None)
+
+
+def is_present(name: str, data_home: Any = None) -> bool:
+    """Whether all files of a data set are in the data folder."""
+    folder, dataset = data_folder(data_home), CATALOGUE[name]
+    return all(find(folder, dataset, file) is not None for file in dataset.files)
+
+
+def fetch(name: str, data_home: Any = None, progress: bool = True) -> list[Path]:
+    """Paths of all files of a data set, in the order of the catalogue; downloaded if need be.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``CATALOGUE``.
+    data_home : path-like or None, default=None
+        The data folder; None is ``$PSKEM_DATA`` or the user's cache.
+    progress : bool, default=True
+        Whether a download shows a progress bar, on stderr.
+
+    Returns
+    -------
+    paths : list of Path
+    """
+    dataset = CATALOGUE[name]
+    folder = data_folder(data_home)
+    missing = [file for file in dataset.files if find(folder, dataset, file) is None]
+    if missing:
+        with _explained(dataset, missing, folder):
+            _download(dataset, missing, folder / dataset.name, progress)
+    paths = [find(folder, dataset, file) for file in dataset.files]
+    return [path for path in paths if path is not None]
+
+
+def _download(dataset: Dataset, files: list[File], target: Path, progress: bool) -> None:
+    """Download what is missing, check it, and only then put it in its place."""
+    pooch = _pooch(f"downloading {dataset.name}")
+    # It would tell the checksum of every file, to copy into a program.
+    pooch.get_logger().setLevel("WARNING")
+    for url in dict.fromkeys(file.url for file in files):
+        wanted = [file for file in files if file.url == url]
+        with TemporaryDirectory(prefix="pskem-") as scratch:
+            got = Path(
+                pooch.retrieve(
+                    url,
+                    known_hash=wanted[0].archive,
+                    fname="download",
+                    path=scratch,
+                    progressbar=progress and find_spec("tqdm") is not None,
+                )
+            )
+            for file, content in _contents(got, wanted):
+                _check(content, file)
+                atomic_write(target / file.path, content)
+
+
+def _contents(got: Path, files: list[File]) -> Iterator[tuple[File, bytes]]:
+    """What was downloaded: one file, or files of a zip or tar archive; none is unpacked to disk."""
+    if files[0].member is None:
+        yield files[0], got.read_bytes()
+        return
+    by_member = {str(file.member): file for file in files}
+    try:
+        if zipfile.is_zipfile(got):
+            with zipfile.ZipFile(got) as zipped:
+                for member in by_member.keys() & set(zipped.namelist()):
+                    yield by_member.pop(member), zipped.read(member)
+        else:
+            with tarfile.open(got) as tarred:
+                for entry in tarred:  # in their order: a compressed archive is read once
+                    stream = tarred.extractfile(entry) if entry.name in by_member else None
+                    if stream is not None:
+                        yield by_member.pop(entry.name), stream.read()
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise FormatError(f"what came is no archive that can be read ({error})") from None
+    if by_member:
+        raise FormatError(f"the archive does not hold {', '.join(by_member)}")
+
+
+def _check(content: bytes, file: File) -> None:
+    if file.checksum is None:
+        return
+    if file.path.endswith(".gz"):
+        content = gzip.decompress(content)
+    algorithm, digest = file.checksum.split(":")
+    found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
+    if found != digest:
+        raise FormatError(f"{file.path} has {algorithm} {found}, not {digest}")
+
+
+@contextmanager
+def _explained(dataset: Dataset, missing: list[File], folder: Path) -> Iterator[None]:
+    """Turn whatever goes wrong with a download into what the user can do about it."""
+    try:
+        yield
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        target = folder / dataset.name
+        names = ", ".join(file.path for file in missing)
+        sources = ", ".join(dict.fromkeys(file.url for file in missing))
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DatasetError(
+            f"{dataset.title} is not in {target} and could not be downloaded: {reason}. Put"
+            f" {names} there (from {sources}), or name a folder that has them: data_home=..., or"
+            f" the environment variable {ENVIRONMENT}."
+        ) from error
+
+
+def _pooch(purpose: str) -> Any:
+    try:
+        import pooch
+    except ImportError:
+        raise DatasetError(
+            f"pooch is needed for {purpose}: pip install 'pskem[data]'. Or name a folder that has"
+            f" the files: data_home=..., or the environment variable {ENVIRONMENT}."
+        ) from None
+    return pooch

@@ -1,0 +1,320 @@
+"""Transformers of flattened images, in scikit-learn's manner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt, prod
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+)
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pskem import checks
+from pskem.preprocessing.geometry import block_means, measure_slant, straighten
+
+__all__ = ["Deskew", "Downsample", "ImageNormalizer"]
+
+FloatArray = NDArray[np.floating]
+
+#: Images that are worked on at a time: their arrays should stay in cache.
+BATCH = 256
+SCOPES = ("global", "pixel", "image")
+
+
+class Deskew(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Set images upright: shear away their slant and move their mass to the middle.
+
+    The slant is that of the principal direction of the mass, from the image's moments up to order
+    two, as LeCun et al. (1998) did for MNIST. Pixels are interpolated linearly.
+
+    Parameters
+    ----------
+    shape : tuple of int or None, default=None
+        Shape of an image, (height, width) or (planes, height, width); planes move together. None
+        takes images to be square and of one plane. One -1 stands for whatever remains.
+
+    Attributes
+    ----------
+    shape_ : tuple of int
+        (planes, height, width).
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from pskem.preprocessing import Deskew
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> Deskew().fit_transform(X).shape
+    (1797, 64)
+    """
+
+    def __init__(self, shape: tuple[int, ...] | None = None) -> None:
+        self.shape = shape
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the shape of the images; nothing else depends on the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+        y : ignored
+
+        Returns
+        -------
+        self : Deskew
+        """
+        X = _validated(self, X, reset=True)
+        self.shape_ = image_shape(self.shape, X.shape[1])
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Set images upright.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_pixels)
+        """
+        check_is_fitted(self)
+        X = _validated(self, X, reset=False)
+        result = np.empty(X.shape, dtype=X.dtype)
+        for rows in _batches(len(X)):
+            images = X[rows].reshape(-1, *self.shape_)
+            upright = straighten(images, measure_slant(images.sum(axis=1)))
+            result[rows] = upright.reshape(len(upright), -1)
+        return result
+
+
+class ImageNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Scale pixels to [0, 1], then subtract a mean and divide by a standard deviation.
+
+    The paper does both and does not say over what; each reading is one setting.
+
+    Parameters
+    ----------
+    scale : {"global", "image", None}, default="global"
+        Whose smallest and largest value become 0 and 1: of all pixels of all training images, or
+        of each image. None leaves values as they are.
+    standardize : {"global", "pixel", "image", None}, default="global"
+        Whose mean and standard deviation are used: of all pixels of all training images, of each
+        pixel over the training images, or of each image over its pixels. None leaves this out.
+
+    Attributes
+    ----------
+    minimum_, maximum_ : float
+        Of the training images.
+    mean_, std_ : float, ndarray of shape (n_pixels,) or None
+        What is subtracted and divided by after scaling; None for ``standardize="image"`` or None.
+        Where nothing varies the divisor is 1.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from pskem.preprocessing import ImageNormalizer
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> bool(abs(ImageNormalizer().fit_transform(X).std() - 1.0) < 1e-9)
+    True
+    """
+
+    def __init__(self, *, scale: str | None = "global", standardize: str | None = "global") -> None:
+        self.scale = scale
+        self.standardize = standardize
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the range, the mean and the standard deviation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+        y : ignored
+
+        Returns
+        -------
+        self : ImageNormalizer
+        """
+        checks.check_choice("scale", self.scale, ["global", "image"], none=True)
+        checks.check_choice("standardize", self.standardize, list(SCOPES), none=True)
+        X = _validated(self, X, reset=True)
+        self.minimum_, self.maximum_ = float(X.min()), float(X.max())
+        self.mean_ = self.std_ = None
+        if self.standardize in ("global", "pixel"):
+            self.mean_, self.std_ = self._moments(X)
+        return self
+
+    def _moments(self, X: FloatArray) -> tuple[Any, Any]:
+        """Mean and standard deviation of scaled pixels, in two passes over batches."""
+        axis = 0 if self.standardize == "pixel" else None
+        count = len(X) if axis == 0 else X.size
+        mean = (
+            sum(self._scaled(X[rows]).sum(axis=axis, dtype=np.float64) for rows in _batches(len(X)))
+            / count
+        )
+        squares = sum(
+            np.square(self._scaled(X[rows]) - mean, dtype=np.float64).sum(axis=axis)
+            for rows in _batches(len(X))
+        )
+        std = np.sqrt(squares / count)
+        std = np.where(std > 10 * np.finfo(X.dtype).eps * np.abs(mean), std, 1.0)
+        return (mean, std) if axis == 0 else (float(mean), float(std))
+
+    def _scaled(self, X: FloatArray) -> FloatArray:
+        """A batch after the first step; always a new array."""
+        if self.scale is None:
+            return X.copy()
+        low: Any = self.minimum_
+        high: Any = self.maximum_
+        if self.scale == "image":
+            low, high = X.min(axis=1, keepdims=True), X.max(axis=1, keepdims=True)
+        return (X - low) / np.where(high > low, high - low, 1.0).astype(X.dtype)
+
+    def transform(self, X: Any) -> FloatArray:
+        """Scale and standardise images.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_pixels)
+        """
+        check_is_fitted(self)
+        X = _validated(self, X, reset=False)
+        result = np.empty(X.shape, dtype=X.dtype)
+        for rows in _batches(len(X)):
+            part = self._scaled(X[rows])
+            mean, std = self.mean_, self.std_
+            if self.standardize == "image":
+                mean, std = part.mean(axis=1, keepdims=True), part.std(axis=1, keepdims=True)
+                std = np.where(std > 0.0, std, 1.0)
+            if mean is not None:
+                part = (part - mean) / std
+            result[rows] = part
+        return result
+
+
+class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Make images smaller: each new pixel is the mean of factor x factor old ones.
+
+    Parameters
+    ----------
+    factor : int, default=2
+        Must divide the height and the width.
+    shape : tuple of int or None, default=None
+        Shape of an image, (height, width) or (planes, height, width). None takes images to be
+        square and of one plane. One -1 stands for whatever remains.
+
+    Attributes
+    ----------
+    shape_ : tuple of int
+        (planes, height, width) of the images before.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from pskem.preprocessing import Downsample
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> Downsample().fit_transform(X).shape
+    (1797, 16)
+    """
+
+    def __init__(self, factor: int = 2, shape: tuple[int, ...] | None = None) -> None:
+        self.factor = factor
+        self.shape = shape
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the shape of the images; nothing else depends on the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+        y : ignored
+
+        Returns
+        -------
+        self : Downsample
+        """
+        checks.check_integer("factor", self.factor, 1)
+        X = _validated(self, X, reset=True)
+        shape = image_shape(self.shape, X.shape[1])
+        if shape[1] % self.factor or shape[2] % self.factor:
+            raise ValueError(
+                f"factor={self.factor} does not divide the images' height and width,"
+                f" {shape[1]} x {shape[2]}."
+            )
+        self.shape_ = shape
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return prod(self.shape_) // self.factor**2
+
+    def transform(self, X: Any) -> FloatArray:
+        """Make images smaller.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_pixels / factor**2)
+        """
+        check_is_fitted(self)
+        X = _validated(self, X, reset=False)
+        small = block_means(X.reshape(-1, *self.shape_), self.factor)
+        return small.reshape(len(X), -1)
+
+
+def image_shape(shape: Any, n_pixels: int) -> tuple[int, int, int]:
+    """(planes, height, width) from the parameter and the number of pixels."""
+    if shape is None:
+        side = isqrt(n_pixels)
+        if side * side != n_pixels:
+            raise ValueError(
+                f"X has {n_pixels} features, which make no square image. Give shape=(height,"
+                " width) or (planes, height, width)."
+            )
+        return 1, side, side
+    sides = list(shape) if np.iterable(shape) and not isinstance(shape, str) else []
+    whole = all(
+        isinstance(side, Integral) and (int(side) >= 1 or int(side) == -1) for side in sides
+    )
+    if len(sides) not in (2, 3) or sides.count(-1) > 1 or not whole:
+        raise ValueError(
+            f"shape={shape!r} must be (height, width) or (planes, height, width), of which one may"
+            " be -1."
+        )
+    known = prod(side for side in sides if side != -1)
+    filled = [n_pixels // known if side == -1 else int(side) for side in sides]
+    if prod(filled) != n_pixels:
+        raise ValueError(f"shape={shape!r} does not make the {n_pixels} features of X.")
+    planes, height, width = [1, *filled][-3:]
+    return planes, height, width
+
+
+def _validated(estimator: Any, X: Any, reset: bool) -> FloatArray:
+    checked: FloatArray = validate_data(
+        estimator, X, dtype=[np.float64, np.float32], reset=reset, order="C"
+    )
+    return checked
+
+
+def _batches(n: int) -> Iterator[slice]:
+    return (slice(low, low + BATCH) for low in range(0, n, BATCH))
