@@ -4,7 +4,15 @@ from pskem.classifier import SharedKernelClassifier
 from pskem.density import SharedKernelDensity
 from pskem.model import Block
 from pskem.partition import partition_features
+from pskem.persistence import load, save
+from pskem.version import __version__
 
-__all__ = ["Block", "SharedKernelClassifier", "SharedKernelDensity", "partition_features"]
-
-__version__ = "0.1.0"
+__all__ = [
+    "Block",
+    "SharedKernelClassifier",
+    "SharedKernelDensity",
+    "__version__",
+    "load",
+    "partition_features",
+    "save",
+]

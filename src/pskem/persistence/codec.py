@@ -1,0 +1,210 @@
+"""Objects to a tree of JSON values and a list of arrays, and back. A closed set of types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.model import Block
+from pskem.persistence.types import known_name, known_type
+
+__all__ = ["CodecError", "Tree", "decode", "encode"]
+
+#: None, bool, int, str, finite float, list of trees, or {tag: ...} for everything else.
+Tree = Any
+
+#: Kinds of numpy data that hold plain values: booleans, integers, floats, text and bytes.
+PLAIN_KINDS = "biufUS"
+#: Number types that scikit-learn takes as parameters.
+NUMBER_TYPES: dict[str, type[Any]] = {
+    "float": float,
+    "int": int,
+    "float64": np.float64,
+    "float32": np.float32,
+    "int64": np.int64,
+    "int32": np.int32,
+}
+#: Attributes that belong to a process, not to a model.
+TRANSIENT = frozenset({"_skl_callbacks", "_callback_fit_ctx", "_parent_callback_ctx"})
+DEEPEST = 50
+
+
+class CodecError(ValueError):
+    """Something that a model file cannot hold, or that no model file should."""
+
+
+def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: int = 0) -> Tree:
+    """The tree of a value; arrays are appended to the list and referred to by position."""
+    if depth > DEEPEST:
+        raise CodecError(f"{where} is nested too deeply to be saved, or refers to itself.")
+
+    def inner(part: Any, name: str) -> Tree:
+        return encode(part, arrays, f"{where}{name}", depth + 1)
+
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if kind is list:
+        return [inner(part, f"[{i}]") for i, part in enumerate(value)]
+    if kind is tuple:
+        return {"tuple": [inner(part, f"[{i}]") for i, part in enumerate(value)]}
+    if kind is dict:
+        return {"dict": [[inner(k, ".key"), inner(v, f"[{k!r}]")] for k, v in value.items()]}
+    if kind is slice:
+        return {"slice": [inner(p, ".part") for p in (value.start, value.stop, value.step)]}
+    if isinstance(value, np.dtype) and value.kind in PLAIN_KINDS:
+        return {"dtype": value.str}
+    if isinstance(value, type):
+        name = next((name for name, known in NUMBER_TYPES.items() if known is value), None)
+        if name is not None:
+            return {"type": name}
+    if isinstance(value, np.generic) and value.dtype.kind in PLAIN_KINDS:
+        return {"scalar": _append(np.asarray(value), arrays)}
+    if kind is np.ndarray and value.dtype.kind in PLAIN_KINDS:
+        return {"array": _append(value, arrays)}
+    if kind is np.ndarray and value.dtype == object:
+        parts = [inner(part, f"[{i}]") for i, part in enumerate(value.ravel().tolist())]
+        return {"objects": parts, "shape": list(value.shape)}
+    if kind is np.random.RandomState:
+        _, keys, position, has_gauss, gauss = value.get_state(legacy=True)
+        return {"random_state": [_append(keys, arrays), position, has_gauss, gauss]}
+    if kind is Block:
+        state = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"block": {name: inner(part, f".{name}") for name, part in state.items()}}
+    name = known_name(value)
+    if name is not None:
+        state = {key: part for key, part in vars(value).items() if key not in TRANSIENT}
+        _check_estimator(name, state, where)
+        return {
+            "estimator": name,
+            "state": {key: inner(part, f".{key}") for key, part in state.items()},
+        }
+    raise CodecError(
+        f"{where} is a {kind.__module__}.{kind.__qualname__}, which a model file cannot hold. It"
+        " holds pskem's estimators, scikit-learn's common scalers, encoders, imputers, PCA and the"
+        " like in pipelines and column transformers, and plain values: no functions and no types"
+        " of other libraries, because loading them would mean running code."
+    )
+
+
+def _append(array: NDArray[Any], arrays: list[NDArray[Any]]) -> int:
+    arrays.append(array)
+    return len(arrays) - 1
+
+
+def _check_estimator(name: str, state: dict[str, Any], where: str) -> None:
+    """Refuse what would make a plain estimator reach for other files."""
+    if state.get("memory") is not None:
+        raise CodecError(
+            f"{where} ({name}) caches in memory={state['memory']!r}, from which a fit would load"
+            " pickles. Set memory=None."
+        )
+
+
+def decode(tree: Tree, arrays: Sequence[NDArray[Any]], depth: int = 0) -> Any:
+    """The value of a tree. Raises CodecError for anything that :func:`encode` does not make."""
+    if depth > DEEPEST:
+        raise CodecError("it is nested too deeply")
+
+    def inner(part: Tree) -> Any:
+        return decode(part, arrays, depth + 1)
+
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return tree
+    if isinstance(tree, list):
+        return [inner(part) for part in tree]
+    if not isinstance(tree, dict) or not tree:
+        raise CodecError(f"it holds {str(tree)[:60]!r}")
+    tag = next(iter(tree))
+    decoder = _DECODERS.get(tag)
+    if decoder is None:
+        raise CodecError(f"it holds something of the unknown kind {tag!r}")
+    return decoder(tree, arrays, inner)
+
+
+Inner = Callable[[Tree], Any]
+Arrays = Sequence[NDArray[Any]]
+
+
+def _array(index: Any, arrays: Arrays) -> NDArray[Any]:
+    if type(index) is not int or not 0 <= index < len(arrays):
+        raise CodecError(f"it refers to array {index!r} of {len(arrays)}")
+    return arrays[index]
+
+
+def _decode_float(tree: Any, arrays: Arrays, inner: Inner) -> float:
+    if tree["float"] not in ("nan", "inf", "-inf"):
+        raise CodecError(f"it holds the number {tree['float']!r}")
+    return float(tree["float"])
+
+
+def _decode_dict(tree: Any, arrays: Arrays, inner: Inner) -> dict[Any, Any]:
+    return {inner(key): inner(value) for key, value in tree["dict"]}
+
+
+def _decode_dtype(tree: Any, arrays: Arrays, inner: Inner) -> np.dtype[Any]:
+    text = str(tree["dtype"])
+    if len(text) < 2 or text[1] not in PLAIN_KINDS or not text[2:].isdigit():
+        raise CodecError(f"it holds the data type {text!r}")
+    return np.dtype(text)
+
+
+def _decode_type(tree: Any, arrays: Arrays, inner: Inner) -> type[Any]:
+    if tree["type"] not in NUMBER_TYPES:
+        raise CodecError(f"it holds the type {tree['type']!r}")
+    return NUMBER_TYPES[tree["type"]]
+
+
+def _decode_objects(tree: Any, arrays: Arrays, inner: Inner) -> NDArray[Any]:
+    result = np.empty(len(tree["objects"]), dtype=object)
+    result[:] = [inner(part) for part in tree["objects"]]
+    return result.reshape([int(side) for side in tree["shape"]])
+
+
+def _decode_random_state(tree: Any, arrays: Arrays, inner: Inner) -> np.random.RandomState:
+    index, position, has_gauss, gauss = tree["random_state"]
+    state = np.random.RandomState()
+    state.set_state(("MT19937", _array(index, arrays), int(position), int(has_gauss), float(gauss)))
+    return state
+
+
+def _decode_block(tree: Any, arrays: Arrays, inner: Inner) -> Block:
+    state = {name: inner(part) for name, part in tree["block"].items()}
+    if set(state) != {field.name for field in fields(Block)}:
+        raise CodecError(f"it holds a block with {', '.join(sorted(state))}")
+    return Block(**state)
+
+
+def _decode_estimator(tree: Any, arrays: Arrays, inner: Inner) -> Any:
+    name = tree["estimator"]
+    cls = known_type(name) if isinstance(name, str) else None
+    if cls is None:
+        raise CodecError(f"it holds a {name!r}, which is not among the known estimators")
+    state = {str(key): inner(part) for key, part in tree["state"].items()}
+    _check_estimator(str(name), state, "it")
+    estimator: Any = object.__new__(cls)
+    vars(estimator).update(state)
+    return estimator
+
+
+_DECODERS: dict[str, Callable[[Any, Arrays, Inner], Any]] = {
+    "float": _decode_float,
+    "tuple": lambda tree, arrays, inner: tuple(inner(part) for part in tree["tuple"]),
+    "dict": _decode_dict,
+    "slice": lambda tree, arrays, inner: slice(*(inner(part) for part in tree["slice"])),
+    "dtype": _decode_dtype,
+    "type": _decode_type,
+    "scalar": lambda tree, arrays, inner: _array(tree["scalar"], arrays)[()],
+    "array": lambda tree, arrays, inner: _array(tree["array"], arrays),
+    "objects": _decode_objects,
+    "random_state": _decode_random_state,
+    "block": _decode_block,
+    "estimator": _decode_estimator,
+}

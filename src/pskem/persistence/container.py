@@ -1,0 +1,249 @@
+"""The file around a model: a zip archive of one JSON text and plain arrays, sealed by a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import platform
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+
+from pskem.files import atomic_write
+from pskem.persistence.codec import CodecError, decode, encode
+from pskem.version import __version__
+
+__all__ = ["FORMAT_VERSION", "Header", "ModelFileError", "load", "read_header", "save"]
+
+FORMAT_VERSION = 1
+MANIFEST = "pskem-model.json"
+#: The archive's comment, its last bytes: the SHA-256 of all bytes before, in hexadecimal.
+DIGEST_LENGTH = 64
+
+
+class ModelFileError(ValueError):
+    """A file that is no model file, is damaged, or cannot be read by this version."""
+
+
+class Header(NamedTuple):
+    """What a model file says of itself.
+
+    format_version : int
+    versions : of python, numpy, scikit-learn and pskem that wrote it
+    metadata : what :func:`save` was given
+    """
+
+    format_version: int
+    versions: dict[str, str]
+    metadata: dict[str, Any]
+
+
+def save(model: Any, path: Any, *, metadata: dict[str, Any] | None = None) -> None:
+    """Save a model, or a pipeline that ends in one, to a file that holds nothing but data.
+
+    The file appears whole or not at all. What comes back from :func:`load` predicts the same bits.
+    Loading executes nothing: there is no pickle in the file, and types are looked up by name in a
+    fixed list.
+
+    Parameters
+    ----------
+    model : estimator
+        One of pskem's, or one of scikit-learn's pipelines, column transformers, scalers, encoders,
+        imputers and decompositions.
+    path : path-like
+        By custom it ends in ``.pskem``.
+    metadata : dict or None, default=None
+        Plain values (JSON) to keep with the model; :func:`read_header` returns them.
+
+    Raises
+    ------
+    ValueError
+        If the model holds something that a model file cannot, such as a function.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, pskem
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = pskem.SharedKernelClassifier(n_components=3, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "iris.pskem"
+    ...     pskem.save(model, path)
+    ...     same = pskem.load(path)
+    >>> bool((same.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
+    arrays: list[NDArray[Any]] = []
+    tree = encode(model, arrays)
+    try:
+        manifest = json.dumps(
+            {
+                "format_version": FORMAT_VERSION,
+                "versions": _versions(),
+                "metadata": metadata or {},
+                "model": tree,
+                "n_arrays": len(arrays),
+            },
+            allow_nan=False,
+            ensure_ascii=False,
+        )
+    except (TypeError, ValueError) as error:
+        raise CodecError(f"metadata must be plain values that JSON can hold: {error}.") from None
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = b"0" * DIGEST_LENGTH
+        archive.writestr(_entry(MANIFEST), manifest)
+        for i, array in enumerate(arrays):
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
+            archive.writestr(_entry(_array_name(i)), content.getvalue())
+    body = buffer.getvalue()[:-DIGEST_LENGTH]
+    atomic_write(path, body + _digest(body))
+
+
+def load(path: Any) -> Any:
+    """Load a model that :func:`save` wrote. Nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    model : estimator
+
+    Raises
+    ------
+    ModelFileError
+        If the file is no model file, is truncated or altered, holds anything but the known types,
+        or was written by a version whose format this one does not know.
+
+    Warns
+    -----
+    UserWarning
+        If the file was saved with another minor version of scikit-learn.
+    """
+    manifest, archive = _open(path)
+    with archive, _refusing(path):
+        arrays = [_array(archive, i) for i in range(int(manifest["n_arrays"]))]
+        model = decode(manifest["model"], arrays)
+    _warn_of_other_versions(path, manifest["versions"])
+    return model
+
+
+def read_header(path: Any) -> Header:
+    """What a model file says of itself, without making the model.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    header : Header
+        With `format_version`, `versions` and `metadata`.
+    """
+    manifest, archive = _open(path)
+    archive.close()
+    return Header(manifest["format_version"], manifest["versions"], manifest["metadata"])
+
+
+def _open(path: Any) -> tuple[dict[str, Any], zipfile.ZipFile]:
+    """The manifest and the archive of a file whose digest is right."""
+    content = Path(path).read_bytes()
+    # A zip archive begins with the header of its first member, whose name stands at byte 30.
+    if content[:2] != b"PK" or content[30 : 30 + len(MANIFEST)] != MANIFEST.encode():
+        raise ModelFileError(f"{path} is not a model file of pskem.")
+    body, digest = content[:-DIGEST_LENGTH], content[-DIGEST_LENGTH:]
+    if _digest(body) != digest:
+        raise ModelFileError(
+            f"{path} is damaged: its checksum is wrong, so it was truncated or altered. Save the"
+            " model again, or take another copy."
+        )
+    with _refusing(path):
+        archive = zipfile.ZipFile(io.BytesIO(content))
+        manifest = json.loads(archive.read(MANIFEST))
+        version, writer = manifest["format_version"], manifest["versions"]["pskem"]
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format version {version}, written by pskem {writer}; this pskem reads up"
+            f" to version {FORMAT_VERSION}. Upgrade pskem to load it."
+        )
+    return manifest, archive
+
+
+@contextmanager
+def _refusing(path: Any) -> Iterator[None]:
+    """Turn whatever is wrong inside a file, which somebody must have meant, into one error."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        EOFError,
+        LookupError,
+        MemoryError,
+        RuntimeError,  # and nesting too deep for Python
+        TypeError,
+        ValueError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise ModelFileError(f"{path} is not a valid model file: {error}.") from None
+
+
+def _array(archive: zipfile.ZipFile, i: int) -> NDArray[Any]:
+    """An array of the archive, which must be as large as its header says before it is made."""
+    content = archive.read(_array_name(i))
+    stream = io.BytesIO(content)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise CodecError(f"array {i} is of another version")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
+        raise CodecError(f"array {i} is not {dtype} of shape {shape}")
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()
+
+
+def _array_name(i: int) -> str:
+    return f"arrays/{i}.npy"
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """Without the time of day: the same model gives the same file."""
+    return zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "pskem": __version__,
+        "scikit-learn": sklearn.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _warn_of_other_versions(path: Any, written: dict[str, str]) -> None:
+    """scikit-learn promises nothing about the attributes of another version's estimators."""
+    here = _versions()["scikit-learn"]
+    there = str(written.get("scikit-learn"))
+    if there.split(".")[:2] != here.split(".")[:2]:
+        warnings.warn(
+            f"{path} was saved with scikit-learn {there} and is loaded with {here}, which may read"
+            " the attributes of its own estimators in another way. Check the predictions, or"
+            " install the version that saved it.",
+            UserWarning,
+            stacklevel=3,
+        )
