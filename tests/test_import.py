@@ -9,8 +9,12 @@ HEAVY = (
     "sklearn.cluster",
     "sklearn.mixture",
     "sklearn.model_selection",
+    "click",
     "matplotlib",
     "pandas",
+    "pooch",
+    "pyarrow",
+    "rich",
 )
 
 

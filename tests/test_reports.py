@@ -83,6 +83,14 @@ def test_collapsing_kernels_are_reported(rng):
     assert np.isfinite(model.class_log_likelihood(X)).all()
 
 
+def test_reaching_a_floor_that_is_meant_to_be_felt_is_no_trouble(rng):
+    X = np.vstack([rng.standard_normal((200, 2)), np.full((50, 2), 3.0)])
+    y = np.repeat([0, 1], [200, 50])
+    model = SharedKernelClassifier(n_components=4, reg_covar=0.01, random_state=0).fit(X, y)
+    smallest = np.linalg.eigvalsh(model.blocks_[0].covariances / np.outer(X.std(0), X.std(0)))
+    assert np.isclose(smallest.min(), 0.01)
+
+
 def test_constant_features_are_no_collapse(labelled):
     X, y = labelled
     X = np.hstack([X, np.full((len(X), 2), [[1e9, 0.0]])])

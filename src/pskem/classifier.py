@@ -137,7 +137,7 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
     -----
     Kernels to which no sample is left keep their mean and covariance and have no weight beyond
     rounding; kernels that collapse are held at the floor of `reg_covar`. Both are reported in a
-    ``ConvergenceWarning``.
+    ``ConvergenceWarning``, the latter only for floors below 0.01: a higher one is meant to be felt.
 
     References
     ----------

@@ -9,7 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["atomic_write", "replacing"]
+__all__ = ["atomic_write", "check_place", "replacing"]
+
+
+def check_place(path: Any) -> None:
+    """Refuse a path at which no file can be made, before work is done for it."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {target.parent} to put {target.name} into.")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file.")
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(f"You may not write into the folder {target.parent}.")
 
 
 @contextmanager
@@ -20,7 +31,7 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     system, which other processes see happen at once.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    check_place(target)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)
     try:

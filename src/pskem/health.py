@@ -13,6 +13,9 @@ from pskem.training import Data, Plan, Run
 
 __all__ = ["troubles", "verdict"]
 
+#: A floor as high as this is meant to be felt: that kernels reach it is no trouble.
+INTENDED_FLOOR = 0.01
+
 
 def verdict(run: Run) -> str:
     """How a training ended, in a few words."""
@@ -36,7 +39,7 @@ def troubles(plan: Plan, data: Data, run: Run) -> Iterator[str]:
         place = f"block {r}: " if len(run.health) > 1 else ""
         if health.empty.any():
             empty.append(place + _listed(np.flatnonzero(health.empty)))
-        if health.collapsed.any():
+        if health.collapsed.any() and plan.floor < INTENDED_FLOOR:
             # Directions in which all of the data are constant are no fault of the kernels.
             guilty = np.flatnonzero(health.collapsed > _null_directions(plan, samples.X))
             if guilty.size:

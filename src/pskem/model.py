@@ -19,6 +19,7 @@ from pskem.samples import CHUNK, Coordinates, locate
 from pskem.structures import STRUCTURES, FloatArray, Structure
 
 __all__ = [
+    "HELD",
     "Block",
     "block_log_likelihoods",
     "draw",
@@ -29,6 +30,8 @@ __all__ = [
     "shared_proportion",
 ]
 
+#: A class holds a kernel if its weight is at least this: the paper's threshold.
+HELD = 0.01
 #: Components beyond which the expansion of a partitioned model is refused.
 MAX_EXPANDED = 10_000
 

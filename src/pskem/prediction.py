@@ -260,7 +260,7 @@ class BlockPredictor:
         check_is_fitted(self, "blocks_")
         return model.expand(self.blocks_)
 
-    def shared_proportion(self, threshold: float = 0.01) -> float:
+    def shared_proportion(self, threshold: float = model.HELD) -> float:
         """How much of the kernels is shared: N_S / N_T of the paper.
 
         A class holds a kernel if its weight is at least the threshold. N_T counts all pairs of a

@@ -113,6 +113,7 @@ def _download(dataset: Dataset, files: list[File], target: Path, progress: bool)
             )
             for file, content in _contents(got, wanted):
                 _check(content, file)
+                (target / file.path).parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(target / file.path, content)
 
 

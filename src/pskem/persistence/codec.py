@@ -59,7 +59,8 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
         return {"dict": [[inner(k, ".key"), inner(v, f"[{k!r}]")] for k, v in value.items()]}
     if kind is slice:
         return {"slice": [inner(p, ".part") for p in (value.start, value.stop, value.step)]}
-    if isinstance(value, np.dtype) and value.kind in PLAIN_KINDS:
+    # Objects as a type are harmless: it says what an estimator was given, not what is in the file.
+    if isinstance(value, np.dtype) and value.kind in PLAIN_KINDS + "O":
         return {"dtype": value.str}
     if isinstance(value, type):
         name = next((name for name, known in NUMBER_TYPES.items() if known is value), None)
@@ -151,7 +152,8 @@ def _decode_dict(tree: Any, arrays: Arrays, inner: Inner) -> dict[Any, Any]:
 
 def _decode_dtype(tree: Any, arrays: Arrays, inner: Inner) -> np.dtype[Any]:
     text = str(tree["dtype"])
-    if len(text) < 2 or text[1] not in PLAIN_KINDS or not text[2:].isdigit():
+    plain = len(text) > 2 and text[1] in PLAIN_KINDS and text[2:].isdigit()
+    if not plain and text != "|O":
         raise CodecError(f"it holds the data type {text!r}")
     return np.dtype(text)
 

@@ -1,0 +1,23 @@
+"""The command ``pskem``. What it needs beyond the library comes with ``pskem[cli]``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    try:
+        from pskem.cli.app import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("pskem"):
+            raise
+        print(
+            f"Error: the command line needs {error.name}: pip install 'pskem[cli]'.",
+            file=sys.stderr,
+        )
+        sys.exit(1)
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))

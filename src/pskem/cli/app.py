@@ -1,0 +1,109 @@
+"""The group of commands, and how each ends: an exit code and at most one line on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import click
+
+from pskem.cli.console import complain
+from pskem.cli.datasets import datasets
+from pskem.cli.demo import demo
+from pskem.cli.evaluate import evaluate
+from pskem.cli.fit import fit
+from pskem.cli.inspect import inspect
+from pskem.cli.predict import predict
+from pskem.cli.tune import tune
+from pskem.version import __version__
+
+__all__ = ["run"]
+
+#: What a shell expects of a program that was interrupted.
+INTERRUPTED = 130
+FOR_PROGRAMMERS = (
+    DeprecationWarning,
+    FutureWarning,
+    PendingDeprecationWarning,
+    ResourceWarning,
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="pskem")
+def pskem() -> None:
+    """Shared kernel models: train, tune, apply and inspect classifiers from the shell.
+
+    \b
+    Examples:
+      pskem demo
+      pskem fit flowers.csv --target species -o flowers.pskem
+      pskem predict flowers.pskem new.csv -o labels.csv --proba
+      pskem evaluate flowers.pskem test.csv
+
+    Exit codes: 0 fine, 1 something is wrong with the data, a file or a setting, 2 wrong usage, 130
+    interrupted. Every command takes --debug, which shows where an error came from.
+    """
+
+
+for command in (demo, fit, tune, predict, evaluate, inspect, datasets):
+    pskem.add_command(command)
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line and return the exit code."""
+    debug = "--debug" in arguments
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        if not debug:
+            warnings.simplefilter("default")
+            for category in FOR_PROGRAMMERS:
+                warnings.simplefilter("ignore", category)
+        try:
+            return _guarded(arguments or ["--help"])
+        except Exception as error:
+            if debug:
+                raise
+            complain(f"Error: {_one_line(error)}")
+            return 1
+
+
+def _guarded(arguments: list[str]) -> int:
+    """Run, and turn ends that are no surprise into exit codes."""
+    try:
+        result = pskem.main(arguments, prog_name="pskem", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" See {context.command_path} --help." if context is not None else ""
+        complain(f"Error: {' '.join(error.format_message().split())}{hint}")
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        complain("Interrupted.")
+        return INTERRUPTED
+    except SystemExit as stop:  # click's own end when nobody reads the output any more
+        return int(stop.code or 0)
+    except BrokenPipeError:
+        # Python would complain once more when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _one_line(error: Exception) -> str:
+    """What went wrong, for a person; the type as well if the text alone would puzzle."""
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError | ValueError) and text:
+        return text
+    return f"{text} ({type(error).__name__}; --debug shows where)".strip()
+
+
+def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
+    complain(f"Warning: {' '.join(str(message).split())}")

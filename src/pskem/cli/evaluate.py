@@ -1,0 +1,80 @@
+"""pskem evaluate: a model file and a table with classes to figures."""
+
+from __future__ import annotations
+
+import click
+
+from pskem.cli.console import facts, percent, print_json, remark, table
+from pskem.cli.options import (
+    as_json,
+    debug_option,
+    home_option,
+    model_argument,
+    subset_option,
+    target_option,
+)
+
+__all__ = ["evaluate"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  pskem evaluate flowers.pskem test.csv
+  pskem evaluate mnist.pskem mnist --subset test --json"""
+)
+@model_argument
+@click.argument("data")
+@target_option
+@subset_option
+@home_option
+@as_json
+@debug_option
+def evaluate(
+    model: str,
+    data: str,
+    target: str | None,
+    subset: str | None,
+    data_home: str | None,
+    as_json: bool,
+) -> None:
+    """Measure how well a model predicts the classes of DATA.
+
+    Accuracy, balanced accuracy, log loss, Brier score, expected calibration error, a table per
+    class and the confusion matrix (rows are the true classes).
+    """
+    from pskem.evaluation import evaluate as judge
+    from pskem.workflow import Predictor
+
+    predictor = Predictor.load(model)
+    labels, proba, n_without = predictor.judged(
+        data, target or predictor.target_for(data), subset, data_home
+    )
+    names = [str(name) for name in predictor.classes]
+    result = judge(labels, proba, names)
+    if as_json:
+        print_json({**result.as_dict(), "n_without_class": n_without})
+        return
+    if n_without:
+        remark(f"{n_without:,} row(s) without a class are left out.")
+    facts(
+        [
+            ("rows", f"{result.n_samples:,}"),
+            ("accuracy", percent(result.accuracy)),
+            ("balanced accuracy", percent(result.balanced_accuracy)),
+            ("log loss", f"{result.log_loss:.4f}"),
+            ("Brier score", f"{result.brier:.4f}"),
+            ("calibration error (ECE)", percent(result.calibration_error)),
+        ]
+    )
+    table(
+        ["class", "precision", "recall", "F1", "rows"],
+        [
+            (c.name, percent(c.precision), percent(c.recall), percent(c.f1), c.support)
+            for c in result.classes
+        ],
+    )
+    table(
+        ["true \\ predicted", *names],
+        [(name, *row) for name, row in zip(names, result.confusion.tolist(), strict=True)],
+    )

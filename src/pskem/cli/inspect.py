@@ -1,0 +1,99 @@
+"""pskem inspect: what is in a model file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import numpy as np
+
+from pskem.cli.console import facts, percent, print_json, table
+from pskem.cli.options import as_json, debug_option, model_argument
+
+__all__ = ["inspect"]
+
+#: Classes whose kernels the table counts.
+SHOWN = 12
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  pskem inspect flowers.pskem
+  pskem inspect flowers.pskem --json"""
+)
+@model_argument
+@as_json
+@debug_option
+def inspect(model: str, as_json: bool) -> None:
+    """Show what is in a model file: parameters, blocks, kernels per class, shared proportion.
+
+    A class holds a kernel if its weight is at least 0.01. Loading a model file runs nothing, so it
+    is safe to inspect one of unknown origin.
+    """
+    from pskem.model import HELD, shared_proportion
+    from pskem.persistence import load, read_header
+
+    header, loaded = read_header(model), load(model)
+    classifier = loaded[-1] if hasattr(loaded, "steps") else loaded
+    blocks = getattr(classifier, "blocks_", None)
+    if blocks is None:
+        raise click.ClickException(f"{model} holds no fitted model of pskem's.")
+    steps = [name for name, _ in loaded.steps[:-1]] if loaded is not classifier else []
+    classes = getattr(classifier, "classes_", np.array(["density"]))
+    held = [(block.weights >= HELD).sum(axis=1) for block in blocks]  # R arrays (L,)
+    shared = shared_proportion(blocks, HELD)
+    if as_json:
+        print_json(
+            {
+                "model": type(classifier).__name__,
+                "format_version": header.format_version,
+                "versions": header.versions,
+                "metadata": header.metadata,
+                "steps": steps,
+                "parameters": {
+                    name: _json(value) for name, value in classifier.get_params().items()
+                },
+                "classes": classes,
+                "blocks": [
+                    {
+                        "features": block.features,
+                        "n_components": len(block.means),
+                        "covariance_type": block.covariance_type,
+                        "kernels_per_class": n,
+                    }
+                    for block, n in zip(blocks, held, strict=True)
+                ],
+                "shared_proportion": shared,
+            }
+        )
+        return
+    about = header.metadata
+    facts(
+        [
+            ("model", type(classifier).__name__),
+            ("before it", ", ".join(steps) or "nothing"),
+            *[(key, about[key]) for key in ("source", "target") if key in about],
+            ("written by", ", ".join(f"{k} {v}" for k, v in header.versions.items())),
+            ("classes", len(classes)),
+            ("passes", classifier.n_iter_),
+            ("shared proportion", percent(shared)),
+        ]
+    )
+    table(
+        ["parameter", "value"],
+        [(name, repr(value)) for name, value in sorted(classifier.get_params().items())],
+        left=2,
+    )
+    table(
+        ["block", "features", "kernels", "covariance", *(f"held by {c}" for c in classes[:SHOWN])],
+        [
+            (r, len(block.features), len(block.means), block.covariance_type, *n[:SHOWN])
+            for r, (block, n) in enumerate(zip(blocks, held, strict=True))
+        ],
+    )
+
+
+def _json(value: Any) -> Any:
+    """A parameter as it is, if JSON has it, else as Python writes it."""
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

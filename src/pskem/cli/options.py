@@ -1,0 +1,205 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pskem.classifier import SharedKernelClassifier
+from pskem.initialise import METHODS
+from pskem.partition import ARRANGEMENTS
+from pskem.structures import STRUCTURES
+from pskem.tables.reading import TARGET, is_named
+
+__all__ = [
+    "as_json",
+    "debug_option",
+    "home_option",
+    "learning_options",
+    "model_argument",
+    "model_options",
+    "model_path",
+    "quiet_option",
+    "subset_option",
+    "target_of",
+    "target_option",
+]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _stack(*decorators: Decorator) -> Decorator:
+    """One decorator from several, in the order in which their options are listed."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+def _components(ctx: Any, param: Any, value: str | None) -> Any:
+    """One number of kernels, or one per block: 20 or 20,30,40."""
+    if value is None:
+        return None
+    try:
+        numbers = [int(part) for part in value.split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not a number, or one number per block: 20 or 20,30."
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _blocks(ctx: Any, param: Any, value: str) -> Any:
+    """A number of blocks, or auto."""
+    try:
+        return value if value == "auto" else int(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither a number nor auto.") from None
+
+
+def _debug(ctx: Any, param: Any, value: Any) -> None:
+    """Nothing to do here: whoever runs the commands looks for the option itself."""
+
+
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_debug,
+    help="Show where an error came from.",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks.")
+subset_option = click.option(
+    "--subset",
+    type=click.Choice(["train", "test", "all"]),
+    help="Part of a named image set.  [default: train]",
+)
+home_option = click.option(
+    "--data-home",
+    type=click.Path(file_okay=False),
+    help="Folder of the named data sets.  [default: $PSKEM_DATA or a cache]",
+)
+target_option = click.option(
+    "-t", "--target", help="Column of the classes; named data sets know theirs."
+)
+model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=False))
+
+#: What both commands that learn from a table take.
+learning_options = _stack(
+    target_option,
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False),
+        help="Model file.  [default: the name of DATA, with .pskem]",
+    ),
+    click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out; repeatable."),
+    click.option(
+        "--categorical",
+        multiple=True,
+        metavar="COLUMN",
+        help="Take a column of numbers for categories; repeatable.",
+    ),
+    click.option(
+        "--pca",
+        type=click.IntRange(1),
+        help="Principal components to keep.  [default: all; the paper's number for image sets]",
+    ),
+    click.option("--random-state", "--seed", type=int, default=0, show_default=True, help="Seed."),
+    click.option("--n-jobs", type=int, help="Threads.  [default: all cores]"),
+    subset_option,
+    home_option,
+    quiet_option,
+    as_json,
+    debug_option,
+)
+
+_DEFAULTS = SharedKernelClassifier().get_params()
+
+
+def _parameter(name: str, help_: str, kind: Any) -> Decorator:
+    """An option that mirrors a parameter of the classifier, with its default."""
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        type=kind,
+        default=_DEFAULTS[name],
+        show_default=True,
+        help=help_,
+    )
+
+
+#: The estimator's parameters, under their own names.
+model_options = _stack(
+    click.option(
+        "-k",
+        "--n-components",
+        metavar="INT[,INT...]",
+        callback=_components,
+        help="Kernels: one number, or one per block.  [default: by rows, features and classes]",
+    ),
+    click.option(
+        "-r",
+        "--n-blocks",
+        metavar="INT|auto",
+        default="auto",
+        show_default=True,
+        callback=_blocks,
+        help="Blocks of features; auto makes them of at most 16.",
+    ),
+    _parameter("partition", "How features are dealt out.", click.Choice(ARRANGEMENTS)),
+    _parameter("covariance_type", "Form of the kernels.", click.Choice(list(STRUCTURES))),
+    _parameter("init", "Where EM starts.", click.Choice(list(METHODS))),
+    click.option(
+        "--init-range",
+        type=float,
+        nargs=2,
+        default=_DEFAULTS["init_range"],
+        show_default=True,
+        help="Range of the means of the random start.",
+    ),
+    _parameter("init_scale", "Standard deviation of the random start's kernels.", float),
+    _parameter("n_init", "Starts, of which the best is kept.", int),
+    click.option(
+        "--reg-covar",
+        type=float,
+        help="Smallest variance of a kernel, relative to that of the data.  [default: 1e-6; 0.1"
+        " below 10,000 rows or with categories]",
+    ),
+    _parameter("max_iter", "EM passes at most.", int),
+    _parameter("tol", "Gain in log likelihood per row below which training stops.", float),
+    click.option(
+        "--early-stopping", is_flag=True, help="Keep the pass with the best validation accuracy."
+    ),
+    _parameter("n_iter_no_change", "Passes without a better one that end early stopping.", int),
+    click.option(
+        "--priors",
+        type=click.Choice(["frequencies", "uniform"]),
+        default="frequencies",
+        show_default=True,
+        help="Class priors.",
+    ),
+)
+
+
+def target_of(data: str, target: str | None) -> str:
+    """The class column: given, or that of a named data set."""
+    if target is not None:
+        return target
+    if is_named(data):
+        return TARGET
+    raise click.UsageError("Which column holds the classes? Name it with --target COLUMN.")
+
+
+def model_path(data: str, output: str | None) -> Path:
+    """Where the model goes: as asked, or beside whoever works, under the name of the data."""
+    if output is not None:
+        return Path(output)
+    stem = "model" if data == "-" else Path(data).name.split(".")[0]
+    return Path(f"{stem}.pskem")

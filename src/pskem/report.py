@@ -1,0 +1,96 @@
+"""One page of HTML that needs nothing else: texts, tables and pictures."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from pskem.files import atomic_write
+
+__all__ = ["Page"]
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
+h1, h2 { font-weight: 600; line-height: 1.2; }
+h2 { margin-top: 2em; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.2em 0.8em; text-align: right; border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; }
+tr.ours td { font-weight: 600; }
+figure { margin: 1em 0; }
+img { max-width: 100%; }
+figcaption { color: #555; font-size: 0.9em; }
+@media (prefers-color-scheme: dark) {
+  body { background: #1b1b1b; color: #ddd; }
+  th, td { border-color: #444; }
+  img { background: white; }
+  figcaption { color: #aaa; }
+}
+"""  # noqa: E501
+
+
+class Page:
+    """A page that is filled from top to bottom and then written at once.
+
+    Parameters
+    ----------
+    title : str
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._parts: list[str] = [f"<h1>{html.escape(title)}</h1>"]
+
+    def heading(self, text: str) -> None:
+        self._parts.append(f"<h2>{html.escape(text)}</h2>")
+
+    def text(self, text: str) -> None:
+        self._parts.append(f"<p>{html.escape(text)}</p>")
+
+    def table(
+        self, headings: Sequence[Any], rows: Sequence[Sequence[Any]], ours: int | None = None
+    ) -> None:
+        """A table whose first column is text; ``ours`` is the row to set off."""
+        head = "".join(f'<th scope="col">{_cell(entry)}</th>' for entry in headings)
+        body = "".join(
+            f"<tr{' class=ours' if i == ours else ''}>"
+            + "".join(f"<td>{_cell(entry)}</td>" for entry in row)
+            + "</tr>"
+            for i, row in enumerate(rows)
+        )
+        self._parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+    def figure(self, figure: Any, caption: str) -> None:
+        """A matplotlib figure, which is closed afterwards."""
+        import matplotlib.pyplot as plt
+
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=130)
+        plt.close(figure)
+        data = base64.b64encode(buffer.getvalue()).decode()
+        text = html.escape(caption)
+        self._parts.append(
+            f'<figure><img alt="{text}" src="data:image/png;base64,{data}">'
+            f"<figcaption>{text}</figcaption></figure>"
+        )
+
+    def render(self) -> str:
+        """The whole page."""
+        body = "\n".join(self._parts)
+        return (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{html.escape(self.title)}</title>\n<style>{STYLE}</style>\n</head>\n"
+            f"<body>\n{body}\n</body>\n</html>\n"
+        )
+
+    def write(self, path: Any) -> None:
+        """Write the page; it appears whole or not at all."""
+        atomic_write(path, self.render().encode())
+
+
+def _cell(entry: Any) -> str:
+    return html.escape(str(entry))

@@ -1,0 +1,18 @@
+"""From tables to trained, tuned, saved and applied models: what the command line does."""
+
+from pskem.workflow.predictor import Predictor
+from pskem.workflow.task import Task
+from pskem.workflow.training import Trained, check_model_place, train
+from pskem.workflow.tuning import Candidate, Trial, candidates, tune
+
+__all__ = [
+    "Candidate",
+    "Predictor",
+    "Task",
+    "Trained",
+    "Trial",
+    "candidates",
+    "check_model_place",
+    "train",
+    "tune",
+]

@@ -1,0 +1,96 @@
+"""A table made ready for training."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.tables import (
+    IMAGES,
+    Columns,
+    TableError,
+    align,
+    all_numeric,
+    is_named,
+    labels_of,
+    make_encoder,
+    read_table,
+    sort_columns,
+)
+
+__all__ = ["Task"]
+
+#: Classes of fewer rows than this cannot be learnt and validated.
+SMALLEST_CLASS = 2
+
+
+class Task(NamedTuple):
+    """Features as a data frame, labels, and how the one is made from the other's table.
+
+    source : what the table was read from
+    encoder : unfitted steps from the features to what the classifier takes
+    remarks : what was done to the table that its owner should know
+    """
+
+    source: str
+    X: Any
+    y: NDArray[Any]
+    target: str
+    columns: Columns
+    encoder: Any
+    remarks: list[str]
+
+    @classmethod
+    def read(
+        cls,
+        source: str,
+        target: str,
+        *,
+        drop: Collection[str] = (),
+        categorical: Collection[str] = (),
+        pca: int | None = None,
+        subset: str | None = None,
+        data_home: Any = None,
+    ) -> Self:
+        """Read a table; rows without a class are left out."""
+        types = dict.fromkeys(categorical, str)
+        frame = read_table(source, subset, data_home, types)
+        y, present = labels_of(frame, target)
+        classes, counts = np.unique(y, return_counts=True)
+        if len(classes) < 2:
+            raise TableError(
+                f"The column {target!r} holds {'one class only' if len(y) else 'no class'}; a"
+                " classifier needs two at least."
+            )
+        if counts.min() < SMALLEST_CLASS:
+            rare = ", ".join(str(name) for name in classes[counts < SMALLEST_CLASS][:5])
+            raise TableError(
+                f"The column {target!r} holds class(es) with a single row: {rare}. Leave these rows"
+                " out, join the classes, or name another target."
+            )
+        if not present.all():
+            frame = frame[present]
+        image_set = source if is_named(source) and source in IMAGES else None
+        if image_set is None:
+            columns = sort_columns(frame, target, drop, categorical)
+        elif drop or categorical:
+            raise TableError(f"The columns of {source} are pixels: leave --drop/--categorical out.")
+        else:
+            columns = all_numeric(frame, target)
+        X = align(frame, columns)
+        remarks = [f"Column {name!r} is left out: {why}." for name, why in columns.dropped.items()]
+        if not present.all():
+            remarks.append(f"{int((~present).sum()):,} row(s) without a class are left out.")
+        gaps = int(X.isna().to_numpy().sum())
+        if gaps:
+            remarks.append(f"{gaps:,} missing value(s) are filled in.")
+        encoder = make_encoder(columns, image_set, pca)
+        return cls(source, X, y, target, columns, encoder, remarks)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What a model file needs in order to read tables like this one."""
+        return {"source": self.source, "target": self.target, **self.columns._asdict()}

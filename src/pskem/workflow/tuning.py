@@ -1,0 +1,134 @@
+"""Choose K, blocks and covariance type by cross-validation, within a time budget."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from pskem.classifier import SharedKernelClassifier
+from pskem.structures import STRUCTURES
+from pskem.workflow.task import Task
+from pskem.workflow.training import suggest_reg_covar
+
+__all__ = ["Candidate", "Trial", "candidates", "make_folds", "tune"]
+
+FloatArray = NDArray[np.floating]
+#: A training part and a test part: X, y, X, y.
+Fold = tuple[FloatArray, NDArray[Any], FloatArray, NDArray[Any]]
+
+KERNELS = (1, 2, 4, 8, 16, 32, 64, 128)
+#: Features per block that are tried, besides one block for all.
+BLOCK_SIZES = (16, 8)
+#: Training samples per kernel, at least.
+SAMPLES_PER_KERNEL = 10
+SMALLEST_PROBABILITY = 1e-15
+
+
+class Candidate(NamedTuple):
+    """Settings to try."""
+
+    n_components: int
+    n_blocks: int
+    covariance_type: str
+
+    def cost(self, n_samples: int, n_features: int) -> float:
+        """Multiplications of an EM pass, about."""
+        m = n_features / self.n_blocks
+        rows = m * (m + 3) / 2 if self.covariance_type == "full" else 2 * m
+        return n_samples * self.n_blocks * self.n_components * (rows + 10)
+
+
+class Trial(NamedTuple):
+    """A candidate with the accuracy and the log loss of each fold."""
+
+    candidate: Candidate
+    accuracies: FloatArray
+    log_losses: FloatArray
+    seconds: float
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        """Accuracy first; of equals, the better probabilities."""
+        return float(self.accuracies.mean()), -float(self.log_losses.mean())
+
+
+def candidates(n_samples: int, n_features: int, n_classes: int) -> list[Candidate]:
+    """A grid of settings that suit the data, the cheapest first."""
+    blocks = sorted({1, *(-(-n_features // size) for size in BLOCK_SIZES)})
+    fewest = max(1, n_classes // 2)
+    most = max(fewest, n_samples // SAMPLES_PER_KERNEL)
+    kernels = [K for K in KERNELS if fewest <= K <= most] or [fewest]
+    grid = (Candidate(*settings) for settings in product(kernels, blocks, STRUCTURES))
+    return sorted(grid, key=lambda candidate: (candidate.cost(n_samples, n_features), candidate))
+
+
+def make_folds(task: Task, n_folds: int, seed: int) -> list[Fold]:
+    """Encoded folds, each class in each of them as far as it goes.
+
+    The encoder is fitted on the training part of each fold alone.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    _, counts = np.unique(task.y, return_counts=True)
+    splitter = StratifiedKFold(min(n_folds, int(counts.min())), shuffle=True, random_state=seed)
+    folds = []
+    for train, test in splitter.split(np.zeros(len(task.y)), task.y):
+        encoder = clone(task.encoder)
+        X = encoder.fit_transform(task.X.iloc[train])
+        folds.append((X, task.y[train], encoder.transform(task.X.iloc[test]), task.y[test]))
+    return folds
+
+
+def tune(
+    task: Task,
+    classifier: SharedKernelClassifier,
+    n_folds: int,
+    budget: float,
+    observe: Callable[[Trial, int, int], None] = lambda trial, done, left: None,
+) -> list[Trial]:
+    """Cross-validate candidates until the budget, in seconds, is used up; the best comes first.
+
+    The first candidate is always tried; one that by its cost would go over the budget is left
+    out. ``observe`` sees each trial, how many candidates have been seen to and how many are left.
+    """
+    start = time.monotonic()
+    folds = make_folds(task, n_folds, classifier.random_state)
+    n_samples, n_features = folds[0][0].shape
+    grid = candidates(n_samples, n_features, len(np.unique(task.y)))
+    settings = clone(classifier).set_params(reg_covar=suggest_reg_covar(task))
+    trials: list[Trial] = []
+    rate = 0.0  # seconds per unit of cost; for small costs this is mostly overhead
+    for i, candidate in enumerate(grid):
+        cost = candidate.cost(n_samples, n_features)
+        if trials and time.monotonic() - start + rate * cost > budget:
+            continue
+        trial = _try(settings, candidate, folds)
+        rate = trial.seconds / cost
+        trials.append(trial)
+        observe(trial, i + 1, len(grid) - i - 1)
+    return sorted(trials, key=lambda trial: trial.merit, reverse=True)
+
+
+def _try(classifier: SharedKernelClassifier, candidate: Candidate, folds: Sequence[Fold]) -> Trial:
+    accuracies, losses = [], []
+    start = time.monotonic()
+    for X_train, y_train, X_test, y_test in folds:
+        model = clone(classifier).set_params(**candidate._asdict())
+        with warnings.catch_warnings():
+            # Many candidates are too large for the data; the table shows that they lose.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X_train, y_train)
+        proba = model.predict_proba(X_test)
+        own = proba[np.arange(len(y_test)), np.searchsorted(model.classes_, y_test)]
+        accuracies.append(np.mean(model.classes_[proba.argmax(axis=1)] == y_test))
+        losses.append(-np.log(np.maximum(own, SMALLEST_PROBABILITY)).mean())
+    seconds = time.monotonic() - start
+    return Trial(candidate, np.array(accuracies), np.array(losses), seconds)
