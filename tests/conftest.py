@@ -7,8 +7,10 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 from pskem import SharedKernelClassifier
+from pskem.cli.app import run
 from pskem.datasets import CATALOGUE
 from published import publish
 
@@ -44,3 +46,23 @@ def tiny(tmp_path, monkeypatch):
         )
         monkeypatch.setitem(CATALOGUE, name, entry._replace(files=files))
     return tmp_path / "home", publish(tmp_path / "home")
+
+
+@pytest.fixture
+def iris_folder(tmp_path, monkeypatch):
+    """A folder to work in, with a table to train on and one to predict."""
+    monkeypatch.chdir(tmp_path)
+    iris = load_iris(as_frame=True)
+    frame = iris.data.assign(species=iris.target_names[iris.target])
+    rng = np.random.default_rng(0)
+    frame["site"] = rng.choice(["north", "south"], len(frame))
+    frame = frame.sample(frac=1.0, random_state=0)
+    frame[:100].to_csv("train.csv", index=False)
+    frame[100:].to_csv("test.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def iris_model(iris_folder):
+    assert run(["fit", "train.csv", "--target", "species", "-o", "model.pskem", "-q"]) == 0
+    return iris_folder / "model.pskem"

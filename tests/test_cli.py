@@ -12,7 +12,6 @@ import pytest
 from sklearn.datasets import load_iris
 
 import pskem
-from pskem.cli import main
 from pskem.cli.app import pskem as group
 from pskem.cli.app import run
 from pskem.persistence import read_header
@@ -30,26 +29,6 @@ COMMANDS = [
     ["datasets", "fetch"],
     ["datasets", "where"],
 ]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder to work in, with a table to train on and one to predict."""
-    monkeypatch.chdir(tmp_path)
-    iris = load_iris(as_frame=True)
-    frame = iris.data.assign(species=iris.target_names[iris.target])
-    rng = np.random.default_rng(0)
-    frame["site"] = rng.choice(["north", "south"], len(frame))
-    frame = frame.sample(frac=1.0, random_state=0)
-    frame[:100].to_csv("train.csv", index=False)
-    frame[100:].to_csv("test.csv", index=False)
-    return tmp_path
-
-
-@pytest.fixture
-def model(folder):
-    assert run(["fit", "train.csv", "--target", "species", "-o", "model.pskem", "-q"]) == 0
-    return folder / "model.pskem"
 
 
 def files():
@@ -92,7 +71,7 @@ def test_options_of_fit_mirror_the_parameters_of_the_estimator():
 # fit
 
 
-def test_fit_prints_a_summary_and_saves_a_model_that_does_as_it_says(folder, capsys):
+def test_fit_prints_a_summary_and_saves_a_model_that_does_as_it_says(iris_folder, capsys):
     assert run(["fit", "train.csv", "--target", "species"]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"rows\s+90 to train, 10 to validate", out)
@@ -108,7 +87,7 @@ def test_fit_prints_a_summary_and_saves_a_model_that_does_as_it_says(folder, cap
     assert right * 100 == pytest.approx(n, abs=0.1)
 
 
-def test_fit_takes_the_parameters(folder, capsys):
+def test_fit_takes_the_parameters(iris_folder, capsys):
     options = ["--covariance-type", "tied", "-k", "4,5", "--n-blocks", "2", "--priors", "uniform"]
     options += ["--init", "random", "--init-range", "-1", "1", "--seed", "7", "--max-iter", "9"]
     options += ["--validation-fraction", "0", "--tol", "0", "--reg-covar", "0.2", "--json"]
@@ -126,13 +105,13 @@ def test_fit_takes_the_parameters(folder, capsys):
     assert parameters["verbose"] == 0
 
 
-def test_the_same_command_gives_the_same_file(folder):
+def test_the_same_command_gives_the_same_file(iris_folder):
     for name in ("a.pskem", "b.pskem"):
         assert run(["fit", "train.csv", "-t", "species", "-o", name, "-q"]) == 0
-    assert (folder / "a.pskem").read_bytes() == (folder / "b.pskem").read_bytes()
+    assert (iris_folder / "a.pskem").read_bytes() == (iris_folder / "b.pskem").read_bytes()
 
 
-def test_fit_remarks_go_to_stderr_and_can_be_silenced(folder, capsys):
+def test_fit_remarks_go_to_stderr_and_can_be_silenced(iris_folder, capsys):
     frame = pd.read_csv("train.csv")
     frame["id"] = [f"flower {i}" for i in range(100)]
     frame.to_csv("train.csv", index=False)
@@ -148,7 +127,7 @@ def test_fit_remarks_go_to_stderr_and_can_be_silenced(folder, capsys):
 
 
 @pytest.mark.parametrize("kind", ["tsv", "parquet", "arff", "csv.gz"])
-def test_fit_reads_every_kind_of_table(folder, kind, capsys):
+def test_fit_reads_every_kind_of_table(iris_folder, kind, capsys):
     frame = pd.read_csv("train.csv")
     if kind == "parquet":
         frame.to_parquet("t.parquet")
@@ -156,7 +135,7 @@ def test_fit_reads_every_kind_of_table(folder, kind, capsys):
         names = "".join(f"@ATTRIBUTE '{name}' REAL\n" for name in frame.columns[:4])
         kinds = "@ATTRIBUTE species {setosa,versicolor,virginica}\n@ATTRIBUTE site {north,south}\n"
         text = frame.to_csv(index=False, header=False)
-        (folder / "t.arff").write_text(f"@RELATION t\n{names}{kinds}@DATA\n{text}")
+        (iris_folder / "t.arff").write_text(f"@RELATION t\n{names}{kinds}@DATA\n{text}")
     else:
         frame.to_csv(f"t.{kind}", index=False, sep="\t" if kind == "tsv" else ",")
     assert run(["fit", "train.csv", "-t", "species", "-o", "a.pskem"]) == 0
@@ -166,13 +145,13 @@ def test_fit_reads_every_kind_of_table(folder, kind, capsys):
     assert timeless[0] == timeless[1]
 
 
-def test_fit_named_sets_know_their_classes_and_features(folder, tiny, capsys):
+def test_fit_named_sets_know_their_classes_and_features(iris_folder, tiny, capsys):
     assert run(["fit", "digits", "-k", "20", "--max-iter", "5", "--tol", "0", "-q"]) == 0
     assert re.search(r"features\s+24 in 2 block", capsys.readouterr().out)
     assert list(pskem.load("digits.pskem").named_steps) == ["normalize", "pca", "classifier"]
 
 
-def test_progress_is_shown_on_a_terminal_only(folder):
+def test_progress_is_shown_on_a_terminal_only(iris_folder):
     pytest.importorskip("pty", reason="pseudo-terminals are for Unix")
     import pty
 
@@ -192,7 +171,7 @@ def test_progress_is_shown_on_a_terminal_only(folder):
 # tune
 
 
-def test_tune_prints_the_table_and_saves_the_best(folder, capsys):
+def test_tune_prints_the_table_and_saves_the_best(iris_folder, capsys):
     command = ["tune", "train.csv", "-t", "species", "--folds", "3", "--seconds", "100"]
     assert run([*command, "--json", "-o", "best.pskem"]) == 0
     out, err = capsys.readouterr()
@@ -214,9 +193,9 @@ def test_tune_prints_the_table_and_saves_the_best(folder, capsys):
 # predict
 
 
-def test_predictions_are_those_of_the_model(model, capsys):
+def test_predictions_are_those_of_the_model(iris_model, capsys):
     frame = pd.read_csv("test.csv")
-    loaded = pskem.load(model)
+    loaded = pskem.load(iris_model)
     assert run(["predict", "model.pskem", "test.csv"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == ["prediction", *loaded.predict(frame)]
@@ -237,7 +216,7 @@ def test_predictions_are_those_of_the_model(model, capsys):
         np.testing.assert_allclose(read.iloc[:, 2:], loaded.predict_proba(frame), rtol=1e-12)
 
 
-def test_predict_reads_stdin_and_writes_stdout(model):
+def test_predict_reads_stdin_and_writes_stdout(iris_model):
     command = [sys.executable, "-m", "pskem", "predict", "model.pskem", "-"]
     with open("test.csv", "rb") as stream:
         done = subprocess.run(command, stdin=stream, capture_output=True, text=True, check=True)
@@ -245,9 +224,9 @@ def test_predict_reads_stdin_and_writes_stdout(model):
     assert len(done.stdout.splitlines()) == 51
 
 
-def test_predict_holds_a_part_of_the_file_at_a_time(model, monkeypatch):
+def test_predict_holds_a_part_of_the_file_at_a_time(iris_model, monkeypatch):
     sizes = []
-    loaded = pskem.load(model)
+    loaded = pskem.load(iris_model)
     monkeypatch.setattr("pskem.workflow.predictor.load", lambda path: loaded)
     original = type(loaded).predict_proba
 
@@ -263,7 +242,7 @@ def test_predict_holds_a_part_of_the_file_at_a_time(model, monkeypatch):
     assert len(pd.read_csv("out.csv")) == 50_000
 
 
-def test_a_reader_that_stops_early_is_no_error(model):
+def test_a_reader_that_stops_early_is_no_error(iris_model):
     frame = pd.read_csv("test.csv")
     pd.concat([frame] * 1000).to_csv("long.csv", index=False)
     command = f"{sys.executable} -m pskem predict model.pskem long.csv | head -2"
@@ -275,9 +254,9 @@ def test_a_reader_that_stops_early_is_no_error(model):
 # evaluate and inspect
 
 
-def test_evaluate_prints_the_figures(model, capsys):
+def test_evaluate_prints_the_figures(iris_model, capsys):
     frame = pd.read_csv("test.csv")
-    loaded = pskem.load(model)
+    loaded = pskem.load(iris_model)
     assert run(["evaluate", "model.pskem", "test.csv"]) == 0
     out = capsys.readouterr().out
     assert figure(out, "accuracy") == pytest.approx(loaded.score(frame, frame["species"]), abs=1e-4)
@@ -290,10 +269,10 @@ def test_evaluate_prints_the_figures(model, capsys):
     assert {scores["name"] for scores in result["classes"]} == set(frame["species"])
 
 
-def test_inspect_prints_what_is_in_the_file(model, capsys):
+def test_inspect_prints_what_is_in_the_file(iris_model, capsys):
     assert run(["inspect", "model.pskem", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    classifier = pskem.load(model)[-1]
+    classifier = pskem.load(iris_model)[-1]
     assert result["shared_proportion"] == classifier.shared_proportion()
     assert result["blocks"][0]["n_components"] == classifier.n_components
     held = (classifier.blocks_[0].weights >= 0.01).sum(axis=1)
@@ -325,119 +304,10 @@ def test_datasets_are_listed_found_and_fetched(tiny, capsys):
     assert capsys.readouterr().out == f"mnist: 4 file(s) in {home}/mnist\n"
 
 
-# What goes wrong
-
-
-WRONG = {
-    "no such file": (["fit", "nowhere.csv", "-t", "y"], 1, r"There is no file nowhere\.csv"),
-    "no target": (["fit", "train.csv"], 2, "Name it with --target"),
-    "wrong target": (["fit", "train.csv", "-t", "kind"], 1, "There is no column 'kind'"),
-    "measurements": (["fit", "train.csv", "-t", "sepal length (cm)"], 1, "with a single row: 4.3"),
-    "nothing to drop": (["fit", "train.csv", "-t", "species", "--drop", "x"], 1, "no column 'x'"),
-    "wrong setting": (["fit", "train.csv", "-t", "species", "--tol", "-1"], 1, "tol=-1.0"),
-    "too many blocks": (["fit", "train.csv", "-t", "species", "-r", "9"], 1, "n_blocks=9"),
-    "no number": (["fit", "train.csv", "-t", "species", "-k", "many"], 2, "'many' is not a number"),
-    "no blocks": (["fit", "train.csv", "-t", "species", "-r", "x"], 2, "neither a number nor auto"),
-    "wrong choice": (["fit", "train.csv", "-t", "species", "--init", "x"], 2, "'x' is not one of"),
-    "unknown option": (["fit", "train.csv", "--speed", "9"], 2, "No such option"),
-    "unknown command": (["train"], 2, "No such command 'train'"),
-    "no folder": (["fit", "train.csv", "-t", "species", "-o", "no/m"], 1, "There is no folder no"),
-    "precious": (["fit", "train.csv", "-t", "species", "-o", "test.csv"], 1, "is not a model file"),
-    "too many pcs": (["fit", "train.csv", "-t", "species", "--pca", "99"], 1, "n_components=99"),
-    "no model": (["predict", "nowhere.pskem", "test.csv"], 2, "does not exist"),
-    "foreign model": (["predict", "train.csv", "test.csv"], 1, "is not a model file of pskem"),
-    "other columns": (["predict", "model.pskem", "iris.tsv"], 1, "There is no file"),
-    "lacking columns": (["predict", "model.pskem", "wine"], 1, "lacks 5 column"),
-    "nothing to keep": (["predict", "model.pskem", "test.csv", "--keep", "id"], 1, "'id' to keep"),
-    "unknown output": (["predict", "model.pskem", "test.csv", "-o", "o.xls"], 1, "kind of file"),
-    "own input": (["predict", "model.pskem", "test.csv", "-o", "test.csv"], 2, "is read"),
-    "other classes": (["evaluate", "model.pskem", "test.csv", "-t", "site"], 1, "not trained on"),
-    "unknown set": (["datasets", "fetch", "cats"], 2, "There is no data set 'cats'"),
-    "no set": (["datasets", "fetch"], 2, "Which data set"),
-    "no such subset": (["fit", "iris", "--subset", "test"], 1, "iris has no subsets"),
-    "no place for a page": (["demo", "-o", "no/page.html"], 1, "There is no folder no"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_errors_are_one_clear_line_on_stderr(model, case, capsys):
-    command, code, match = WRONG[case]
-    before = files()
-    assert run(command) == code
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("Error: ")
-    assert err.count("\n") == 1
-    assert re.search(match, err)
-    assert files() == before
-
-
-def test_debug_shows_where_an_error_came_from(folder):
-    with pytest.raises(ValueError, match="There is no file"):
-        run(["fit", "nowhere.csv", "-t", "y", "--debug"])
-
-
-def test_surprises_are_one_line_too(model, monkeypatch, capsys):
-    def surprise(path):
-        raise RuntimeError("out\nof order")
-
-    monkeypatch.setattr("pskem.workflow.predictor.load", surprise)
-    assert run(["predict", "model.pskem", "test.csv"]) == 1
-    err = capsys.readouterr().err
-    assert err == "Error: out of order (RuntimeError; --debug shows where)\n"
-
-
-def test_warnings_are_one_line_without_a_place(folder, capsys):
-    options = ["-k", "30", "--reg-covar", "1e-6", "-q"]
-    assert run(["fit", "train.csv", "-t", "species", *options]) == 0
-    err = capsys.readouterr().err
-    assert err.startswith("Warning: ")
-    assert ".py" not in err
-
-
-def test_an_interrupt_leaves_nothing_behind(model, monkeypatch, capsys):
-    def interrupted(self, X):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("sklearn.pipeline.Pipeline.predict_proba", interrupted)
-    before = files()
-    assert run(["predict", "model.pskem", "test.csv", "-o", "out.csv"]) == 130
-    assert capsys.readouterr().err.strip() == "Interrupted."
-    assert files() == before
-
-
-def test_a_bad_row_far_down_leaves_no_output(model, capsys):
-    frame = pd.read_csv("test.csv")
-    long = pd.concat([frame] * 1000)
-    long.to_csv("long.csv", index=False)
-    with open("long.csv", "a") as stream:
-        stream.write("not a number,1,1,1,setosa,north\n")
-    before = files()
-    assert run(["predict", "model.pskem", "long.csv", "-o", "out.csv"]) == 1
-    assert "'sepal length (cm)' held numbers" in capsys.readouterr().err
-    assert files() == before
-
-
-def test_without_the_extra_the_command_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "click", None)
-    for name in [name for name in sys.modules if name.startswith("pskem.cli.")]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(SystemExit) as stop:
-        main(["demo"])
-    assert stop.value.code == 1
-    assert "pip install 'pskem[cli]'" in capsys.readouterr().err
-
-
-def test_main_exits_with_the_code(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["train"])
-    assert stop.value.code == 2
-
-
 # demo
 
 
-def test_demo_compares_on_one_split_and_writes_a_page(folder, capsys):
+def test_demo_compares_on_one_split_and_writes_a_page(iris_folder, capsys):
     pytest.importorskip("matplotlib")
     assert run(["demo", "-o", "page.html", "--json"]) == 0
     out, err = capsys.readouterr()
@@ -446,7 +316,7 @@ def test_demo_compares_on_one_split_and_writes_a_page(folder, capsys):
     accuracy = {entry["name"]: entry["accuracy"] for entry in result["entries"]}
     assert set(accuracy) == {"shared kernels", "LDA", "QDA", "kNN", "RBF-SVM"}
     assert accuracy["shared kernels"] > accuracy["LDA"] > 0.9
-    page = (folder / "page.html").read_text()
+    page = (iris_folder / "page.html").read_text()
     assert page.count("data:image/png;base64,") == 4
     for name in accuracy:
         assert f"<td>{name}</td>" in page

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from pskem.cli.console import facts, on_terminal, percent, print_json, remark
-from pskem.cli.options import learning_options, model_options, model_path, target_of
+from pskem.cli.console import facts, on_terminal, print_json
+from pskem.cli.learning import read_task, training_facts
+from pskem.cli.options import learning_options, model_options
 
-if TYPE_CHECKING:
-    from pskem.workflow import Trained
-
-__all__ = ["fit", "training_facts"]
+__all__ = ["fit"]
 
 
 @click.command(
@@ -58,21 +56,19 @@ def fit(
     that look like identifiers are left out, with a remark.
     """
     from pskem.classifier import SharedKernelClassifier
-    from pskem.workflow import Task, check_model_place, train
+    from pskem.workflow import train
 
-    target, path = target_of(data, target), model_path(data, output)
-    check_model_place(path)
-    task = Task.read(
+    task, path = read_task(
         data,
         target,
+        output,
+        quiet,
         drop=drop,
         categorical=categorical,
         pca=pca,
         subset=subset,
         data_home=data_home,
     )
-    for line in task.remarks:
-        remark(line, quiet)
     classifier = SharedKernelClassifier(
         **parameters,
         priors=None if priors == "frequencies" else priors,
@@ -86,21 +82,3 @@ def fit(
         print_json({**trained.summary(), "seconds": seconds, "model": str(path)})
     else:
         facts([*training_facts(trained, seconds), ("saved", path)])
-
-
-def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
-    """What there is to say of a training."""
-    model = trained.classifier
-    classes = [str(name) for name in model.classes_[:10]] + ["..."] * (len(model.classes_) > 10)
-    kernels = ", ".join(str(len(block.means)) for block in model.blocks_)
-    validated = trained.validation_accuracy
-    return [
-        ("rows", f"{trained.n_train:,} to train, {trained.n_validation:,} to validate"),
-        ("features", f"{model.n_features_in_} in {len(model.blocks_)} block(s)"),
-        ("classes", ", ".join(classes)),
-        ("kernels", f"{kernels} ({model.covariance_type})"),
-        ("passes", f"{model.n_iter_} in {seconds:.1f} s, {trained.ending}"),
-        ("log likelihood per row", f"{trained.log_likelihood:.4f}"),
-        ("training accuracy", percent(trained.training_accuracy)),
-        *([("validation accuracy", percent(validated))] if validated is not None else []),
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -12,7 +11,6 @@ from pskem.classifier import SharedKernelClassifier
 from pskem.initialise import METHODS
 from pskem.partition import ARRANGEMENTS
 from pskem.structures import STRUCTURES
-from pskem.tables.reading import TARGET, is_named
 
 __all__ = [
     "as_json",
@@ -21,10 +19,8 @@ __all__ = [
     "learning_options",
     "model_argument",
     "model_options",
-    "model_path",
     "quiet_option",
     "subset_option",
-    "target_of",
     "target_option",
 ]
 
@@ -186,20 +182,3 @@ model_options = _stack(
         help="Class priors.",
     ),
 )
-
-
-def target_of(data: str, target: str | None) -> str:
-    """The class column: given, or that of a named data set."""
-    if target is not None:
-        return target
-    if is_named(data):
-        return TARGET
-    raise click.UsageError("Which column holds the classes? Name it with --target COLUMN.")
-
-
-def model_path(data: str, output: str | None) -> Path:
-    """Where the model goes: as asked, or beside whoever works, under the name of the data."""
-    if output is not None:
-        return Path(output)
-    stem = "model" if data == "-" else Path(data).name.split(".")[0]
-    return Path(f"{stem}.pskem")

@@ -9,9 +9,9 @@ from typing import Any
 import click
 import numpy as np
 
-from pskem.cli.console import facts, on_terminal, percent, print_json, remark, table
-from pskem.cli.fit import training_facts
-from pskem.cli.options import learning_options, model_path, target_of
+from pskem.cli.console import facts, on_terminal, percent, print_json, table
+from pskem.cli.learning import read_task, training_facts
+from pskem.cli.options import learning_options
 
 __all__ = ["tune"]
 
@@ -58,22 +58,13 @@ def tune(
     little too good to be true: measure the model on rows that it has not seen.
     """
     from pskem.classifier import SharedKernelClassifier
-    from pskem.workflow import Task, check_model_place, train
+    from pskem.workflow import train
     from pskem.workflow import tune as search
 
-    target, path = target_of(data, target), model_path(data, output)
-    check_model_place(path)
-    task = Task.read(
-        data,
-        target,
-        drop=drop,
-        categorical=categorical,
-        pca=pca,
-        subset=subset,
-        data_home=data_home,
+    options = {"drop": drop, "categorical": categorical, "pca": pca}
+    task, path = read_task(
+        data, target, output, quiet, subset=subset, data_home=data_home, **options
     )
-    for line in task.remarks:
-        remark(line, quiet)
     classifier = SharedKernelClassifier(random_state=random_state, n_jobs=n_jobs)
     bar = _Bar(seconds, on_terminal() and not quiet)
     trials = search(task, classifier, folds, seconds, bar)

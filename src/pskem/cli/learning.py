@@ -1,0 +1,57 @@
+"""What commands that learn from a table do first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pskem.cli.console import percent, remark
+from pskem.tables.reading import TARGET, is_named
+
+if TYPE_CHECKING:
+    from pskem.workflow import Task, Trained
+
+__all__ = ["read_task", "training_facts"]
+
+
+def read_task(
+    data: str, target: str | None, output: str | None, quiet: bool, **options: Any
+) -> tuple[Task, Path]:
+    """The task, with remarks about its table, and where the model goes.
+
+    ``options`` are those of :meth:`pskem.workflow.Task.read`.
+    """
+    from pskem.workflow import Task, check_model_place
+
+    if target is None and not is_named(data):
+        raise click.UsageError("Which column holds the classes? Name it with --target COLUMN.")
+    path = Path(f"{_stem(data)}.pskem") if output is None else Path(output)
+    check_model_place(path)
+    task = Task.read(data, target or TARGET, **options)
+    for line in task.remarks:
+        remark(line, quiet)
+    return task, path
+
+
+def _stem(data: str) -> str:
+    return "model" if data == "-" else Path(data).name.split(".")[0]
+
+
+def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
+    """What there is to say of a training."""
+    model = trained.classifier
+    classes = [str(name) for name in model.classes_[:10]] + ["..."] * (len(model.classes_) > 10)
+    kernels = ", ".join(str(len(block.means)) for block in model.blocks_)
+    validated = trained.validation_accuracy
+    return [
+        ("rows", f"{trained.n_train:,} to train, {trained.n_validation:,} to validate"),
+        ("features", f"{model.n_features_in_} in {len(model.blocks_)} block(s)"),
+        ("classes", ", ".join(classes)),
+        ("kernels", f"{kernels} ({model.covariance_type})"),
+        ("passes", f"{model.n_iter_} in {seconds:.1f} s, {trained.ending}"),
+        ("log likelihood per row", f"{trained.log_likelihood:.4f}"),
+        ("training accuracy", percent(trained.training_accuracy)),
+        *([("validation accuracy", percent(validated))] if validated is not None else []),
+    ]

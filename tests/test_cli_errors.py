@@ -1,0 +1,121 @@
+"""What goes wrong on the command line: one clear line, an exit code, nothing left behind."""
+
+import os
+import re
+import sys
+
+import pandas as pd
+import pytest
+
+from pskem.cli import main
+from pskem.cli.app import run
+
+
+def files():
+    return sorted(os.listdir())
+
+
+WRONG = {
+    "no such file": (["fit", "nowhere.csv", "-t", "y"], 1, r"There is no file nowhere\.csv"),
+    "no target": (["fit", "train.csv"], 2, "Name it with --target"),
+    "wrong target": (["fit", "train.csv", "-t", "kind"], 1, "There is no column 'kind'"),
+    "measurements": (["fit", "train.csv", "-t", "sepal length (cm)"], 1, "with a single row: 4.3"),
+    "nothing to drop": (["fit", "train.csv", "-t", "species", "--drop", "x"], 1, "no column 'x'"),
+    "wrong setting": (["fit", "train.csv", "-t", "species", "--tol", "-1"], 1, "tol=-1.0"),
+    "too many blocks": (["fit", "train.csv", "-t", "species", "-r", "9"], 1, "n_blocks=9"),
+    "no number": (["fit", "train.csv", "-t", "species", "-k", "many"], 2, "'many' is not a number"),
+    "no blocks": (["fit", "train.csv", "-t", "species", "-r", "x"], 2, "neither a number nor auto"),
+    "wrong choice": (["fit", "train.csv", "-t", "species", "--init", "x"], 2, "'x' is not one of"),
+    "unknown option": (["fit", "train.csv", "--speed", "9"], 2, "No such option"),
+    "unknown command": (["train"], 2, "No such command 'train'"),
+    "no folder": (["fit", "train.csv", "-t", "species", "-o", "no/m"], 1, "There is no folder no"),
+    "precious": (["fit", "train.csv", "-t", "species", "-o", "test.csv"], 1, "is not a model file"),
+    "too many pcs": (["fit", "train.csv", "-t", "species", "--pca", "99"], 1, "n_components=99"),
+    "no model": (["predict", "nowhere.pskem", "test.csv"], 2, "does not exist"),
+    "foreign model": (["predict", "train.csv", "test.csv"], 1, "is not a model file of pskem"),
+    "other columns": (["predict", "model.pskem", "iris.tsv"], 1, "There is no file"),
+    "lacking columns": (["predict", "model.pskem", "wine"], 1, "lacks 5 column"),
+    "nothing to keep": (["predict", "model.pskem", "test.csv", "--keep", "id"], 1, "'id' to keep"),
+    "unknown output": (["predict", "model.pskem", "test.csv", "-o", "o.xls"], 1, "kind of file"),
+    "own input": (["predict", "model.pskem", "test.csv", "-o", "test.csv"], 2, "is read"),
+    "other classes": (["evaluate", "model.pskem", "test.csv", "-t", "site"], 1, "not trained on"),
+    "unknown set": (["datasets", "fetch", "cats"], 2, "There is no data set 'cats'"),
+    "no set": (["datasets", "fetch"], 2, "Which data set"),
+    "no such subset": (["fit", "iris", "--subset", "test"], 1, "iris has no subsets"),
+    "no place for a page": (["demo", "-o", "no/page.html"], 1, "There is no folder no"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_errors_are_one_clear_line_on_stderr(iris_model, case, capsys):
+    command, code, match = WRONG[case]
+    before = files()
+    assert run(command) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    assert re.search(match, err)
+    assert files() == before
+
+
+def test_debug_shows_where_an_error_came_from(iris_folder):
+    with pytest.raises(ValueError, match="There is no file"):
+        run(["fit", "nowhere.csv", "-t", "y", "--debug"])
+
+
+def test_surprises_are_one_line_too(iris_model, monkeypatch, capsys):
+    def surprise(path):
+        raise RuntimeError("out\nof order")
+
+    monkeypatch.setattr("pskem.workflow.predictor.load", surprise)
+    assert run(["predict", "model.pskem", "test.csv"]) == 1
+    err = capsys.readouterr().err
+    assert err == "Error: out of order (RuntimeError; --debug shows where)\n"
+
+
+def test_warnings_are_one_line_without_a_place(iris_folder, capsys):
+    options = ["-k", "30", "--reg-covar", "1e-6", "-q"]
+    assert run(["fit", "train.csv", "-t", "species", *options]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("Warning: ")
+    assert ".py" not in err
+
+
+def test_an_interrupt_leaves_nothing_behind(iris_model, monkeypatch, capsys):
+    def interrupted(self, X):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sklearn.pipeline.Pipeline.predict_proba", interrupted)
+    before = files()
+    assert run(["predict", "model.pskem", "test.csv", "-o", "out.csv"]) == 130
+    assert capsys.readouterr().err.strip() == "Interrupted."
+    assert files() == before
+
+
+def test_a_bad_row_far_down_leaves_no_output(iris_model, capsys):
+    frame = pd.read_csv("test.csv")
+    long = pd.concat([frame] * 1000)
+    long.to_csv("long.csv", index=False)
+    with open("long.csv", "a") as stream:
+        stream.write("not a number,1,1,1,setosa,north\n")
+    before = files()
+    assert run(["predict", "model.pskem", "long.csv", "-o", "out.csv"]) == 1
+    assert "'sepal length (cm)' held numbers" in capsys.readouterr().err
+    assert files() == before
+
+
+def test_without_the_extra_the_command_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "click", None)
+    for name in [name for name in sys.modules if name.startswith("pskem.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(SystemExit) as stop:
+        main(["demo"])
+    assert stop.value.code == 1
+    assert "pip install 'pskem[cli]'" in capsys.readouterr().err
+
+
+def test_main_exits_with_the_code(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train"])
+    assert stop.value.code == 2
