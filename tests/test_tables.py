@@ -36,6 +36,11 @@ def frame():
     )
 
 
+def cells(frame):
+    """Values without their types, None where there is none."""
+    return frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
+
+
 def write(frame, path):
     if path.suffix == ".parquet":
         frame.to_parquet(path)
@@ -264,7 +269,7 @@ def test_written_parts_can_be_read_again(frame, tmp_path, name):
     path = str(tmp_path / name)
     assert write_parts(iter([frame, frame]), path) == 8
     expected = pd.concat([frame, frame], ignore_index=True)
-    pd.testing.assert_frame_equal(read_table(path), expected, check_dtype=False)
+    assert cells(read_table(path)) == cells(expected)
 
 
 @pytest.mark.parametrize("name", ["o.csv", "o.parquet"])

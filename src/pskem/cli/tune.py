@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -12,6 +13,9 @@ import numpy as np
 from pskem.cli.console import facts, on_terminal, percent, print_json, table
 from pskem.cli.learning import read_task, training_facts
 from pskem.cli.options import learning_options
+
+if TYPE_CHECKING:
+    from pskem.workflow import Trial
 
 __all__ = ["tune"]
 
@@ -66,9 +70,8 @@ def tune(
         data, target, output, quiet, subset=subset, data_home=data_home, **options
     )
     classifier = SharedKernelClassifier(random_state=random_state, n_jobs=n_jobs)
-    bar = _Bar(seconds, on_terminal() and not quiet)
-    trials = search(task, classifier, folds, seconds, bar)
-    bar.close()
+    with _bar(seconds, on_terminal() and not quiet) as observe:
+        trials = search(task, classifier, folds, seconds, observe)
     best = trials[0]
     start = time.perf_counter()
     settings = {**best.candidate._asdict(), "reg_covar": None}
@@ -89,7 +92,7 @@ def tune(
     facts([*training_facts(trained, time.perf_counter() - start), ("saved", path)])
 
 
-def _plain(trial: Any) -> dict[str, Any]:
+def _plain(trial: Trial) -> dict[str, Any]:
     return {
         **trial.candidate._asdict(),
         "accuracies": trial.accuracies,
@@ -98,7 +101,7 @@ def _plain(trial: Any) -> dict[str, Any]:
     }
 
 
-def _row(trial: Any) -> list[str]:
+def _row(trial: Trial) -> list[str]:
     K, R, kind = trial.candidate
     return [
         str(K),
@@ -111,32 +114,25 @@ def _row(trial: Any) -> list[str]:
     ]
 
 
-class _Bar:
-    """Progress of the search against its time budget, with the best so far."""
+@contextmanager
+def _bar(seconds: float, shown: bool) -> Iterator[Callable[[Trial, int, int], None]]:
+    """Something that shows the progress of the search against its budget, and the best so far."""
+    if not shown:
+        yield lambda trial, n_done, n_left: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    def __init__(self, seconds: float, shown: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("the first settings", total=seconds)
+        start = time.monotonic()
+        best = 0.0
 
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not shown,
-        )
-        self._progress.start()
-        self._task = self._progress.add_task("the first settings", total=seconds)
-        self._start = time.monotonic()
-        self._best: Any = None
+        def observe(trial: Trial, n_done: int, n_left: int) -> None:
+            nonlocal best
+            best = max(best, trial.merit[0])
+            text = f"{n_done} seen to, {n_left} left, best {percent(best)}"
+            progress.update(task, description=text, completed=time.monotonic() - start)
 
-    def __call__(self, trial: Any, n_done: int, n_left: int) -> None:
-        if self._best is None or trial.merit > self._best.merit:
-            self._best = trial
-        text = f"{n_done} tried, {n_left} left, best {percent(self._best.merit[0])}"
-        done = time.monotonic() - self._start
-        self._progress.update(self._task, description=text, completed=done)
-
-    def close(self) -> None:
-        self._progress.stop()
+        yield observe
