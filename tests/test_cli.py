@@ -75,7 +75,7 @@ def test_fit_prints_a_summary_and_saves_a_model_that_does_as_it_says(iris_folder
     assert run(["fit", "train.csv", "--target", "species"]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"rows\s+90 to train, 10 to validate", out)
-    assert re.search(r"features\s+5 in 1 block", out)
+    assert re.search(r"features\s+5 in 2 block", out)
     assert re.search(r"classes\s+setosa, versicolor, virginica", out)
     assert re.search(r"saved\s+train.pskem", out)
     assert err == ""
@@ -93,7 +93,7 @@ def test_fit_takes_the_parameters(iris_folder, capsys):
     options += ["--validation-fraction", "0", "--tol", "0", "--reg-covar", "0.2", "--json"]
     assert run(["fit", "train.csv", "-t", "species", *options]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["n_components"] == [4, 5]
+    assert result["n_components"] == [4, 5, 2]  # two blocks of numbers, and the sites
     assert result["n_iter"] == 9
     assert result["n_train"] == 100
     assert result["validation_accuracy"] is None
@@ -181,8 +181,8 @@ def test_tune_prints_the_table_and_saves_the_best(iris_folder, capsys):
     assert merits == sorted(merits, reverse=True)
     best = result["trials"][0]
     classifier = pskem.load("best.pskem")[-1]
-    for name in ("n_components", "n_blocks", "covariance_type"):
-        assert getattr(classifier, name) == best[name]
+    assert classifier.covariance_type == best["covariance_type"]
+    assert classifier.n_components == [best["n_components"]] * best["n_blocks"] + [2]
     assert result["best"]["n_train"] == 100
     assert run([*command[:-1], "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -274,7 +274,7 @@ def test_inspect_prints_what_is_in_the_file(iris_model, capsys):
     result = json.loads(capsys.readouterr().out)
     classifier = pskem.load(iris_model)[-1]
     assert result["shared_proportion"] == classifier.shared_proportion()
-    assert result["blocks"][0]["n_components"] == classifier.n_components
+    assert [block["n_components"] for block in result["blocks"]] == classifier.n_components
     held = (classifier.blocks_[0].weights >= 0.01).sum(axis=1)
     assert result["blocks"][0]["kernels_per_class"] == held.tolist()
     assert result["metadata"]["target"] == "species"

@@ -2,7 +2,10 @@
 
 import os
 import re
+import signal
+import subprocess
 import sys
+import time
 
 import pandas as pd
 import pytest
@@ -31,7 +34,11 @@ WRONG = {
     "no folder": (["fit", "train.csv", "-t", "species", "-o", "no/m"], 1, "There is no folder no"),
     "precious": (["fit", "train.csv", "-t", "species", "-o", "test.csv"], 1, "is not a model file"),
     "too many pcs": (["fit", "train.csv", "-t", "species", "--pca", "99"], 1, "n_components=99"),
-    "no model": (["predict", "nowhere.pskem", "test.csv"], 2, "does not exist"),
+    "no model": (["predict", "nowhere.pskem", "test.csv"], 1, "There is no model file nowhere"),
+    "folder as model": (["inspect", "."], 1, "is a folder, not a model file"),
+    "own column": (["predict", "model.pskem", "iris", "--keep", "prediction"], 1, "cannot be kept"),
+    "class dropped": (["fit", "train.csv", "-t", "species", "--drop", "species"], 1, "no feature"),
+    "negative seed": (["fit", "train.csv", "-t", "species", "--seed", "-1"], 2, "--random-state"),
     "foreign model": (["predict", "train.csv", "test.csv"], 1, "is not a model file of pskem"),
     "other columns": (["predict", "model.pskem", "iris.tsv"], 1, "There is no file"),
     "lacking columns": (["predict", "model.pskem", "wine"], 1, "lacks 5 column"),
@@ -98,10 +105,10 @@ def test_a_bad_row_far_down_leaves_no_output(iris_model, capsys):
     long = pd.concat([frame] * 1000)
     long.to_csv("long.csv", index=False)
     with open("long.csv", "a") as stream:
-        stream.write("not a number,1,1,1,setosa,north\n")
+        stream.write("1,1,1,1,setosa,north,and,more\n")
     before = files()
     assert run(["predict", "model.pskem", "long.csv", "-o", "out.csv"]) == 1
-    assert "'sepal length (cm)' held numbers" in capsys.readouterr().err
+    assert "Expected 6 fields in line 50002" in capsys.readouterr().err
     assert files() == before
 
 
@@ -119,3 +126,63 @@ def test_main_exits_with_the_code(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["train"])
     assert stop.value.code == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are for Unix")
+def test_an_end_from_outside_leaves_nothing_behind(iris_model):
+    frame = pd.read_csv("test.csv")
+    pd.concat([frame] * 20_000).to_csv("long.csv", index=False)
+    before = files()
+    command = [sys.executable, "-m", "pskem", "predict", "model.pskem", "long.csv", "-o", "out.csv"]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while running.poll() is None and not any(".out.csv." in name for name in files()):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGTERM)
+    _, err = running.communicate()
+    assert running.returncode == 128 + signal.SIGTERM
+    assert err == b""
+    assert files() == before
+
+
+def test_a_file_cannot_take_over_the_terminal(iris_folder, capsys):
+    frame = pd.read_csv("train.csv").replace("setosa", "\x1b[2Jsetosa\x07")
+    frame.to_csv("evil.csv", index=False)
+    assert run(["fit", "evil.csv", "-t", "species"]) == 0
+    assert run(["inspect", "evil.pskem"]) == 0
+    assert run(["evaluate", "evil.pskem", "evil.csv"]) == 0
+    out, err = capsys.readouterr()
+    assert "[2Jsetosa" in out
+    assert "\x1b" not in out + err
+    assert "\x07" not in out + err
+
+
+def test_links_are_followed_and_devices_left_alone(iris_model, capsys):
+    os.mkfifo("pipe")
+    assert run(["predict", "model.pskem", "test.csv", "-o", "pipe.csv"]) == 0
+    os.symlink("pipe.csv", "link.csv")
+    assert run(["predict", "model.pskem", "test.csv", "-o", "link.csv", "--proba"]) == 0
+    assert os.path.islink("link.csv")
+    assert len(pd.read_csv("pipe.csv").columns) == 4
+    assert run(["demo", "-o", "pipe"]) == 1
+    assert "name a file" in capsys.readouterr().err
+
+
+def test_unknown_categories_are_named_once(iris_model, capsys):
+    frame = pd.read_csv("test.csv").assign(site="west")
+    pd.concat([frame] * 1000).to_csv("west.csv", index=False)
+    assert run(["predict", "model.pskem", "west.csv", "-o", "out.csv"]) == 0
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert err.startswith("Warning: The column 'site' holds 'west', which the training did not see")
+
+
+def test_many_classes_are_not_printed_as_a_matrix(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    y = [f"c{i % 40}" for i in range(400)]
+    pd.DataFrame({"x": range(0, 800, 2), "y": y}).to_csv("many.csv", index=False)
+    assert run(["fit", "many.csv", "-t", "y", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["evaluate", "many.pskem", "many.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "The confusion matrix of 40 classes is in the output of --json." in out
+    assert "predicted" not in out

@@ -1,11 +1,13 @@
 """The loaders: every format as its publisher describes it, and what is wrong with wrong files."""
 
 import gzip
+import hashlib
 
 import numpy as np
 import pytest
 
 from pskem.datasets import (
+    CATALOGUE,
     LOADERS,
     DatasetError,
     load_cifar10,
@@ -14,6 +16,7 @@ from pskem.datasets import (
     load_mnist,
     load_rice,
 )
+from pskem.datasets.readers import read_bytes
 from published import idx
 
 IMAGE_LOADERS = [load_mnist, load_fashion_mnist, load_cifar10]
@@ -118,6 +121,29 @@ DAMAGE = {
     "empty csv": (RADAR, lambda b: b"", "empty"),
     "binary csv": (RADAR, lambda b: bytes(range(256)), "text"),
 }
+
+
+@pytest.mark.parametrize("name", [MNIST, FASHION, RICE, RADAR])
+def test_a_file_that_is_not_the_published_one_is_refused(tiny, monkeypatch, name):
+    home, _ = tiny
+    dataset, file_name = name.split("/")
+    content = read_bytes(home / name)
+    entry = CATALOGUE[dataset]
+
+    def expect(content):
+        digest = hashlib.md5(content).hexdigest()
+        files = tuple(
+            file._replace(checksum=f"md5:{digest}") if file_name in file.path else file
+            for file in entry.files
+        )
+        monkeypatch.setitem(CATALOGUE, dataset, entry._replace(files=files))
+
+    options = {"subset": "all"} if "mnist" in dataset else {}
+    expect(content)
+    LOADERS[dataset](data_home=home, **options)
+    expect(content + b"x")
+    with pytest.raises(DatasetError, match="is not the published file"):
+        LOADERS[dataset](data_home=home, **options)
 
 
 @pytest.mark.parametrize("case", DAMAGE)

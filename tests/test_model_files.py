@@ -11,7 +11,7 @@ import pytest
 
 import pskem
 from pskem import SharedKernelClassifier
-from pskem.persistence import ModelFileError, container
+from pskem.persistence import ModelFileError, container, read_header
 from pskem.persistence.types import known_type
 
 
@@ -61,7 +61,7 @@ def test_foreign_files_are_refused_and_never_unpickled(tmp_path):
         pskem.load(tmp_path / "nowhere")
 
 
-def forge(path, change=lambda manifest: None, arrays=None):
+def forge(path, change=lambda manifest: None, arrays=None, compression=zipfile.ZIP_STORED):
     """Write a file with another manifest or other arrays, and a checksum that is right."""
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
@@ -70,7 +70,7 @@ def forge(path, change=lambda manifest: None, arrays=None):
     parts["pskem-model.json"] = json.dumps(manifest).encode()
     parts |= arrays or {}
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
         archive.comment = b"0" * container.DIGEST_LENGTH
         for name, content in parts.items():
             archive.writestr(name, content)
@@ -86,6 +86,9 @@ def test_a_forgery_without_changes_loads(saved):
 def test_a_newer_format_says_to_upgrade(saved):
     forge(saved, lambda manifest: manifest.update(format_version=2))
     with pytest.raises(ModelFileError, match=r"format version 2.*Upgrade pskem"):
+        pskem.load(saved)
+    forge(saved, lambda manifest: manifest.pop("versions"))  # whatever else it may have become
+    with pytest.raises(ModelFileError, match="Upgrade pskem"):
         pskem.load(saved)
 
 
@@ -103,7 +106,8 @@ def replace_model(tree):
 FORGERIES = {
     "another type": {"estimator": "os.system", "state": {}},
     "a type with a path": {"estimator": "sklearn.preprocessing.FunctionTransformer", "state": {}},
-    "a type outside the list": {"estimator": "FunctionTransformer", "state": {}},
+    "a type outside the list": {"estimator": "LogisticRegression", "state": {}},
+    "a function": {"estimator": "FunctionTransformer", "state": {"func": {"function": "x"}}},
     "no name": {"estimator": ["x"], "state": {}},
     "an unknown tag": {"reduce": ["os.system", "true"]},
     "an empty tag": {},
@@ -122,6 +126,12 @@ FORGERIES = {
     "a missing part": {"objects": [1]},
     "a slice of five": {"slice": [1, 2, 3, 4, 5]},
     "an unhashable key": {"dict": [[[], 1]]},
+    "no estimator": 5,
+    "nothing": None,
+    "a pipeline without steps": {"estimator": "Pipeline", "state": {}},
+    "strides of texts": {"array": 0, "strides": ["8"]},
+    "strides of another shape": {"array": 0, "strides": [8, 8, 8, 8, 8]},
+    "strides to the moon": {"array": 0, "strides": [10**15]},
 }
 
 
@@ -129,6 +139,46 @@ FORGERIES = {
 def test_a_forged_file_gives_one_clear_error(saved, case):
     forge(saved, replace_model(FORGERIES[case]))
     with pytest.raises(ModelFileError, match="is not a valid model file"):
+        pskem.load(saved)
+
+
+MANIFESTS = {
+    "no metadata": lambda m: m.pop("metadata"),
+    "metadata that are a list": lambda m: m.update(metadata=[1]),
+    "no versions": lambda m: m.pop("versions"),
+    "versions that are numbers": lambda m: m.update(versions={"scikit-learn": 1}),
+    "one part more": lambda m: m.update(extra=1),
+    "a version below one": lambda m: m.update(format_version=-3),
+    "a version that is true": lambda m: m.update(format_version=True),
+    "a version that is text": lambda m: m.update(format_version="1"),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+@pytest.mark.parametrize("read", [pskem.load, read_header])
+def test_a_forged_manifest_gives_one_clear_error(saved, case, read):
+    forge(saved, MANIFESTS[case])
+    with pytest.raises(ModelFileError, match="is not a valid model file"):
+        read(saved)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_would_grow_when_read_is_not_read(saved, compression, monkeypatch):
+    forge(saved, lambda m: m.update(metadata={"x": " " * 10**7}), compression=compression)
+    assert saved.stat().st_size < 10**6
+
+    def reading(*arguments):
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", reading)
+    with pytest.raises(ModelFileError, match=r"pskem-model\.json is compressed"):
+        read_header(saved)
+
+
+@pytest.mark.parametrize("name", ["arrays/99.npy", "../evil", "arrays/0.npy/x", "other.json"])
+def test_other_members_are_refused(saved, name):
+    forge(saved, arrays={name: b"x"})
+    with pytest.raises(ModelFileError, match="other members"):
         pskem.load(saved)
 
 
@@ -156,8 +206,23 @@ def npy(array, **options):
         npy(np.zeros(3), version=(2, 0)),
         b"not an array",
         b"",
+        npy(np.zeros(3)).replace(b"(3,), }", b"(" + b" " * 5 + b"}"),
+        npy(np.zeros(0, dtype="U0")).replace(b"<U1", b"<U0").replace(b"(0,), }", b"(9,), }"),
+        npy(np.zeros(3, dtype=[("a", "f8")])),
+        npy(np.zeros(3, dtype="M8[D]")),
     ],
-    ids=["pickle", "short", "huge", "other version", "foreign", "empty"],
+    ids=[
+        "pickle",
+        "short",
+        "huge",
+        "version",
+        "foreign",
+        "empty",
+        "header",
+        "nothings",
+        "records",
+        "dates",
+    ],
 )
 def test_a_forged_array_gives_one_clear_error(saved, content):
     forge(saved, arrays={"arrays/0.npy": content})
@@ -167,5 +232,5 @@ def test_a_forged_array_gives_one_clear_error(saved, content):
 
 def test_the_list_of_types_is_closed():
     assert known_type("SharedKernelClassifier") is SharedKernelClassifier
-    for name in ("FunctionTransformer", "os", "print", "Pipeline.__init__", "_HOME", ""):
+    for name in ("LogisticRegression", "os", "print", "Pipeline.__init__", "_HOME", ""):
         assert known_type(name) is None

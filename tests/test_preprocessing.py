@@ -149,6 +149,10 @@ def test_constant_images_and_pixels_become_zero():
     X = np.full((4, 9), 7.0)
     for standardize in ("global", "pixel", "image"):
         assert not ImageNormalizer(standardize=standardize).fit_transform(X).any()
+    X = np.vstack([np.full((1, 784), 0.3), np.linspace(0, 1, 784)])
+    for dtype in (np.float32, np.float64):
+        model = ImageNormalizer(scale=None, standardize="image")
+        assert np.abs(model.fit_transform(X.astype(dtype))[0]).max() < 1e-5
 
 
 def test_downsample_is_the_mean_of_squares_of_pixels(rng):

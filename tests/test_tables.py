@@ -12,12 +12,14 @@ from pskem.tables import (
     Columns,
     TableError,
     align,
+    category_features,
     check_output,
     labels_of,
     make_encoder,
     read_parts,
     read_table,
     sort_columns,
+    unknown_categories,
     write_parts,
 )
 
@@ -97,9 +99,15 @@ def test_named_data_sets_have_a_class_column(tiny):
 
 def test_a_file_goes_before_a_data_set_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "iris").mkdir()
-    with pytest.raises(TableError, match="is a folder"):
+    (tmp_path / "iris").mkdir()  # a data folder may be the place to work in
+    assert len(read_table("iris")) == 150
+    (tmp_path / "iris").rmdir()
+    (tmp_path / "iris").write_text("x")
+    with pytest.raises(TableError, match="not of a known kind"):
         read_table("iris")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(TableError, match="is a folder"):
+        read_table("folder.csv")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +116,12 @@ def test_a_file_goes_before_a_data_set_of_its_name(tmp_path, monkeypatch):
         ("x.csv", b"", "No columns"),
         ("x.csv", b"a,b\n", "has no rows"),
         ("x.csv", b"a,b\n1,2\n1,2,3\n", "line 3"),
-        ("x.csv", bytes(range(256)), "cannot be read"),
+        ("x.csv", bytes(range(256)), "is not text in UTF-8"),
+        ("x.csv", "a,b\n1,é\n".encode("latin1"), "Save it as UTF-8"),
+        ("x.csv", b"a,b,a\n1,2,3\n", "several columns called 'a'"),
+        ("x.csv", b"a,b\n1,2,3\n4,5,6\n", "more fields than its header"),
+        ("x.arff.gz", b"", "not of a known kind"),
+        ("x.csv.zst", b"", "not of a known kind"),
         ("x.csv.gz", b"a,b\n1,2\n", "cannot be read"),
         ("x.parquet", b"a,b\n1,2\n", "cannot be read"),
         ("x.parquet", b"", "cannot be read"),
@@ -158,11 +171,17 @@ def test_columns_are_sorted_by_what_they_hold():
             "gap": np.nan,
             "same": 1.0,
             "note": ["x"] * n,
+            "day": [f"{i % 28 + 1}.{i % 12 + 1}.2020" for i in range(n)],
+            "time": [f"2020-{i % 12 + 1:02}-01 12:00" for i in range(n)],
+            "number": np.arange(n) + 17,
+            "Unnamed: 0": np.arange(n)[::-1],
+            "list": [[1, 2]] * n,
+            "price": ["1.5", "n/a?"] + ["2.5"] * (n - 2),
             "outcome": np.arange(n) % 2,
         }
     )
     columns = sort_columns(frame, "outcome", drop=["dose"], categorical=["zip"])
-    assert columns.numeric == ["age"]
+    assert columns.numeric == ["age", "price"]
     assert columns.categorical == ["smoker", "ward", "zip"]
     assert columns.dropped == {
         "id": "it holds 200 different texts in 200 rows",
@@ -171,12 +190,21 @@ def test_columns_are_sorted_by_what_they_hold():
         "gap": "it is empty",
         "same": "it has one value only",
         "note": "it has one value only",
+        "day": "it holds dates",
+        "time": "it holds dates",
+        "number": "it numbers the rows",
+        "Unnamed: 0": "it has no name and a different number in every row",
+        "list": "it holds lists or the like",
     }
 
 
 def test_wrong_names_of_columns_are_told(frame):
     for options in ({"drop": ["weight"]}, {"categorical": ["weight"]}):
-        with pytest.raises(TableError, match=r"no column 'weight'.*It has 4 column.*length, count"):
+        match = r"no column 'weight'.*It has 4 column.*'length', 'count'"
+        with pytest.raises(TableError, match=match):
+            sort_columns(frame, "species", **options)
+    for options in ({"drop": ["species"]}, {"categorical": ["species"]}):
+        with pytest.raises(TableError, match="'species' holds the classes"):
             sort_columns(frame, "species", **options)
     with pytest.raises(TableError, match="No column is left"):
         sort_columns(frame[["species"]], "species")
@@ -203,6 +231,40 @@ def test_labels_of_every_type(values, expected):
     assert present.sum() == len(expected)
 
 
+def test_whole_numbers_are_one_category_whatever_stands_beside_them():
+    columns = Columns([], ["c"], {})
+    for values in ([3, 7, 3], [3.0, 7.0, np.nan], ["3", "7", None], pd.array([3, 7, None])):
+        texts = align(pd.DataFrame({"c": values}), columns)["c"].tolist()
+        assert texts[:2] == ["3", "7"]
+    halves = align(pd.DataFrame({"c": [0.5, 2.0, np.nan]}), columns)["c"].tolist()
+    assert halves[:2] == ["0.5", "2"]
+
+
+def test_slips_among_numbers_count_as_missing_and_are_told():
+    frame = pd.DataFrame({"x": [str(i) for i in range(30)] + ["n/a?", " ", " 7 "]})
+    with pytest.warns(UserWarning, match=r"1 value.*of the column 'x' are no numbers.*'n/a\?'"):
+        numbers = align(frame, Columns(["x"], [], {}))["x"]
+    np.testing.assert_array_equal(numbers, [*range(30), np.nan, np.nan, 7.0])
+
+
+def test_classes_are_read_as_they_are_written(tmp_path):
+    (tmp_path / "t.csv").write_text("x,c\n1,NA\n2,None\n3,01\n4,\n5,1.50\n")
+    frame = read_table(str(tmp_path / "t.csv"), verbatim=["c"])
+    labels, present = labels_of(frame, "c")
+    assert labels.tolist() == ["NA", "None", "01", "1.50"]
+    assert present.tolist() == [True, True, True, False, True]
+
+
+def test_semicolons_and_decimal_commas_are_told_from_the_file(tmp_path):
+    (tmp_path / "t.csv").write_text("a; b;c\n1,5;2;x\n-2,25;3;y, z\n")
+    frame = read_table(str(tmp_path / "t.csv"))
+    assert cells(frame) == [[1.5, 2, "x"], [-2.25, 3, "y, z"]]
+    (tmp_path / "t.csv").write_text("a;b\n1.5;2\n")
+    assert cells(read_table(str(tmp_path / "t.csv"))) == [[1.5, 2]]
+    (tmp_path / "t.csv").write_text('"a;b",c\n1.5,2\n')
+    assert read_table(str(tmp_path / "t.csv")).columns.tolist() == ["a;b", "c"]
+
+
 def test_measurements_are_no_classes():
     with pytest.raises(TableError, match="100 different numbers: measurements"):
         labels_of(pd.DataFrame({"c": np.linspace(0, 1, 100)}), "c")
@@ -222,10 +284,12 @@ def test_align_gives_the_columns_of_the_training_in_their_order(frame):
 
 
 def test_align_tells_what_is_wrong(frame):
-    with pytest.raises(TableError, match=r"lacks 1 column.*: weight\. It has 4"):
+    with pytest.raises(TableError, match=r"lacks 1 column.*: 'weight'\. It has 4"):
         align(frame, Columns(["count", "weight"], [], {}))
-    with pytest.raises(TableError, match="'colour' held numbers when the model was trained"):
+    with pytest.raises(TableError, match="'colour' holds texts, such as 'red', where the model"):
         align(frame, Columns(["colour"], [], {}))
+    with pytest.raises(TableError, match=r"'length' holds 1e\+200; values beyond"):
+        align(frame.assign(length=1e200), Columns(["length"], [], {}))
 
 
 # Encoding
@@ -244,6 +308,26 @@ def test_encoded_numbers_are_filled_and_scaled_and_categories_indicated(frame):
     assert list(encoder.get_feature_names_out()[2:]) == ["colour_blué", "colour_red"]
 
 
+def test_each_category_has_its_own_features(frame):
+    columns = Columns(["count"], ["colour", "species"], {})
+    encoder = make_encoder(columns).fit(align(frame, columns))
+    assert [part.tolist() for part in category_features(encoder)] == [[1, 2], [3]]
+    assert category_features(make_encoder(columns, pca=2).fit(align(frame, columns))) == []
+    # A category of one value, as a part of the rows may have, has none.
+    same = align(frame.assign(colour="red"), columns)
+    encoder = make_encoder(columns).fit(same)
+    assert [part.tolist() for part in category_features(encoder)] == [[1]]
+    assert encoder.transform(same).shape == (4, 2)
+
+
+def test_unknown_categories_are_found_by_column(frame):
+    columns = Columns(["count"], ["colour", "species"], {})
+    encoder = make_encoder(columns).fit(align(frame, columns))
+    assert unknown_categories(encoder, align(frame, columns)) == {}
+    new = frame.assign(colour=["red", "mauve", None, "beige"])
+    assert unknown_categories(encoder, align(new, columns)) == {"colour": ["beige", "mauve"]}
+
+
 def test_unknown_categories_do_not_stop_a_prediction(frame):
     columns = Columns(["count"], ["colour"], {})
     encoder = make_encoder(columns).fit(align(frame, columns))
@@ -254,7 +338,7 @@ def test_unknown_categories_do_not_stop_a_prediction(frame):
 
 def test_pca_and_the_papers_features():
     columns = Columns(["a", "b", "c"], [], {})
-    assert list(make_encoder(columns, pca=2).named_steps) == ["columns", "pca"]
+    assert list(make_encoder(columns, pca=2).named_steps) == ["columns", "scale", "pca"]
     assert make_encoder(columns, "mnist")["pca"].n_components == 39
     assert list(make_encoder(columns, "mnist").named_steps) == ["deskew", "normalize", "pca"]
     assert make_encoder(columns, "mnist", pca=7)["pca"].n_components == 7
@@ -289,6 +373,6 @@ def test_without_a_path_csv_goes_to_stdout(frame, capsys):
 
 
 def test_unknown_kinds_of_output_are_refused():
-    for name in ("o.xlsx", "o", "o.arff"):
+    for name in ("o.xlsx", "o", "o.arff", "o.csv.gz"):
         with pytest.raises(TableError, match="kind of file is not known"):
             check_output(name)

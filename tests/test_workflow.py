@@ -14,8 +14,8 @@ from pskem import SharedKernelClassifier, SharedKernelDensity
 from pskem.persistence import read_header
 from pskem.preprocessing import paper_features
 from pskem.tables import TableError
-from pskem.workflow import Predictor, Task, candidates, check_model_place, train, tune
-from pskem.workflow.training import suggest_n_components, suggest_reg_covar
+from pskem.workflow import Predictor, Task, candidates, check_model_place, train, tune, tuning
+from pskem.workflow.training import hold_out, suggest_n_components, suggest_reg_covar
 
 UNSET = {"n_components": None, "reg_covar": None}
 
@@ -91,13 +91,13 @@ def test_training_is_that_of_the_pipeline_by_hand(tmp_path):
     model = SharedKernelClassifier(n_components=3, covariance_type="tied", random_state=0)
     task = Task.read(str(tmp_path / "wine.csv"), "c")
     np.testing.assert_array_equal(task.X, X)
-    np.testing.assert_array_equal(task.y, y)
+    np.testing.assert_array_equal(task.y, y.astype(str))
     trained = train(task, model)
     by_hand = make_pipeline(SimpleImputer(strategy="median"), StandardScaler(), model)
-    by_hand.fit(task.X, y)
+    by_hand.fit(task.X, task.y)
     assert trained.n_train == 178
     assert trained.validation_accuracy is None
-    assert trained.training_accuracy == by_hand.score(task.X, y)
+    assert trained.training_accuracy == by_hand.score(task.X, task.y)
     np.testing.assert_array_equal(
         trained.pipeline.predict_proba(task.X), by_hand.predict_proba(task.X)
     )
@@ -159,10 +159,10 @@ def test_a_saved_model_predicts_the_table_as_the_trained_one(table, trained, tmp
     assert len(whole) == 400
     rows = trained.task.X.index
     expected = trained.pipeline.predict_proba(trained.task.X)
-    np.testing.assert_array_equal(whole.iloc[rows, 2:], expected)
+    np.testing.assert_allclose(whole.iloc[rows, 2:], expected, rtol=1e-13)
     assert (whole["prediction"].iloc[rows] == trained.pipeline.predict(trained.task.X)).all()
     # In parts of a few rows, of which some hold one category, or nothing but gaps.
-    monkeypatch.setattr("pskem.tables.reading.read_parts.__defaults__", (None, None, 3, None))
+    monkeypatch.setattr("pskem.tables.reading.read_parts.__defaults__", (None, None, (), (), 3))
     parts = list(predictor.predictions(str(table), proba=True))
     assert [len(part) for part in parts[:2]] == [3, 3]
     np.testing.assert_allclose(pd.concat(parts).iloc[:, 1:], whole.iloc[:, 2:], rtol=1e-12)
@@ -243,15 +243,17 @@ def test_trials_are_those_of_scikit_learns_cross_validation(tmp_path):
     pd.DataFrame(X).assign(c=y).to_csv(tmp_path / "wine.csv", index=False)
     task = Task.read(str(tmp_path / "wine.csv"), "c")
     seen = []
-    trials = tune(
+    found = tune(
         task,
         SharedKernelClassifier(random_state=0, max_iter=20),
         n_folds=4,
         budget=600.0,
         observe=lambda trial, done, left: seen.append((trial, done, left)),
     )
+    trials = found.trials
     grid = candidates(133, 13, 3)
-    assert len(trials) == len(grid)
+    assert len(trials) == len(grid) == found.n_candidates
+    assert (found.n_rows, found.n_folds) == (178, 4)
     assert [left for _, _, left in seen] == list(range(len(grid)))[::-1]
     assert trials[0].merit == max(trial.merit for trial in trials)
     folds = StratifiedKFold(4, shuffle=True, random_state=0)
@@ -261,16 +263,64 @@ def test_trials_are_those_of_scikit_learns_cross_validation(tmp_path):
         )
         pipeline = make_pipeline(SimpleImputer(strategy="median"), StandardScaler(), model)
         np.testing.assert_array_equal(
-            cross_val_score(pipeline, task.X, y, cv=folds), trial.accuracies
+            cross_val_score(pipeline, task.X, task.y, cv=folds), trial.accuracies
         )
-        losses = cross_val_score(pipeline, task.X, y, cv=folds, scoring="neg_log_loss")
+        losses = cross_val_score(pipeline, task.X, task.y, cv=folds, scoring="neg_log_loss")
         np.testing.assert_allclose(-losses, trial.log_losses, rtol=1e-6, atol=1e-9)
 
 
 def test_without_time_the_first_candidate_is_still_tried(table):
     task = Task.read(str(table), "species")
-    trials = tune(task, SharedKernelClassifier(random_state=0), n_folds=3, budget=0.0)
-    assert len(trials) == 1
+    found = tune(task, SharedKernelClassifier(random_state=0), n_folds=5, budget=0.0)
+    assert len(found.trials) == 1
+    assert found.n_folds == 2
+    assert found.n_candidates > 10
+
+
+def test_large_tables_are_searched_by_a_part_of_their_rows(table, monkeypatch):
+    monkeypatch.setattr(tuning, "MOST_ROWS", 100)
+    task = Task.read(str(table), "species")
+    found = tune(task, SharedKernelClassifier(random_state=0), n_folds=3, budget=0.0)
+    assert found.n_rows == pytest.approx(100, abs=1)
+
+
+def test_a_category_of_one_value_in_a_fold_is_no_trouble(tmp_path, rng):
+    frame = pd.DataFrame({"x": rng.standard_normal(60), "c": np.arange(60) % 2, "rare": "no"})
+    frame.loc[7, "rare"] = "yes"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    task = Task.read(str(tmp_path / "t.csv"), "c")
+    assert task.columns.categorical == ["rare"]
+    found = tune(task, SharedKernelClassifier(random_state=0), n_folds=5, budget=60.0)
+    assert found.n_folds == 5
+
+
+def test_categories_get_blocks_of_their_own(trained):
+    model = trained.classifier
+    assert [block.features.tolist() for block in model.blocks_] == [[0, 1], [2, 3], [4]]
+    assert [len(block.means) for block in model.blocks_][1:] == [3, 2]
+    # A category alone is a table of frequencies: the weights of its kernels are those of the class.
+    task = trained.task
+    rows, _ = hold_out(task.y, 0.2, 0)
+    colours = pd.crosstab(task.y[rows], task.X["colour"].iloc[rows], normalize="index")
+    weights = np.sort(model.blocks_[1].weights, axis=1)
+    np.testing.assert_allclose(weights, np.sort(colours, axis=1), atol=1e-3)
+
+
+def test_categories_that_tell_nothing_cost_nothing(tmp_path, rng):
+    n = 600
+    y = rng.integers(3, size=n)
+    frame = pd.DataFrame({"x": rng.standard_normal(n) + 2.0 * y, "y": y})
+    accuracy = []
+    for noise in (False, True):
+        if noise:
+            frame["colour"] = rng.choice(["red", "green", "blue"], n)
+            frame["flag"] = rng.choice(["yes", "no"], n)
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        task = Task.read(str(tmp_path / "t.csv"), "y")
+        trained = train(task, SharedKernelClassifier(**UNSET, random_state=0), 0.5)
+        accuracy.append(trained.validation_accuracy)
+    assert accuracy[1] > accuracy[0] - 0.05
+    assert accuracy[0] > 0.7
 
 
 def test_folds_are_no_more_than_the_smallest_class_has_rows(tmp_path):
@@ -278,5 +328,6 @@ def test_folds_are_no_more_than_the_smallest_class_has_rows(tmp_path):
     frame = pd.DataFrame({"x": np.arange(23) + 50.0 * y, "c": y})
     frame.to_csv(tmp_path / "t.csv", index=False)
     task = Task.read(str(tmp_path / "t.csv"), "c")
-    (trial,) = tune(task, SharedKernelClassifier(random_state=0), n_folds=10, budget=0.0)
-    assert len(trial.accuracies) == 3
+    found = tune(task, SharedKernelClassifier(random_state=0), n_folds=10, budget=60.0)
+    assert found.n_folds == 3
+    assert len(found.trials[0].accuracies) == 3

@@ -17,8 +17,8 @@ def check_place(path: Any) -> None:
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {target.parent} to put {target.name} into.")
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; name a file.")
+    if target.exists() and not target.is_file():
+        raise IsADirectoryError(f"{target} is a folder or a device; name a file.")
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"You may not write into the folder {target.parent}.")
 
@@ -30,7 +30,7 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     It is written beside its destination, so that the last step is a rename within one file
     system, which other processes see happen at once.
     """
-    target = Path(path)
+    target = Path(path).resolve()  # what a link leads to, not the link
     check_place(target)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import warnings
 from typing import Any
 
@@ -15,6 +17,7 @@ from pskem.cli.demo import demo
 from pskem.cli.evaluate import evaluate
 from pskem.cli.fit import fit
 from pskem.cli.inspect import inspect
+from pskem.cli.options import debug_option
 from pskem.cli.predict import predict
 from pskem.cli.tune import tune
 from pskem.version import __version__
@@ -33,6 +36,7 @@ FOR_PROGRAMMERS = (
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="pskem")
+@debug_option
 def pskem() -> None:
     """Shared kernel models: train, tune, apply and inspect classifiers from the shell.
 
@@ -55,6 +59,9 @@ for command in (demo, fit, tune, predict, evaluate, inspect, datasets):
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code."""
     debug = "--debug" in arguments
+    if threading.current_thread() is threading.main_thread():
+        # An end from outside should clear up as any other does.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         if not debug:
@@ -89,7 +96,7 @@ def _guarded(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         complain("Interrupted.")
         return INTERRUPTED
-    except SystemExit as stop:  # click's own end when nobody reads the output any more
+    except SystemExit as stop:  # SIGTERM, or click's own end when nobody reads the output
         return int(stop.code or 0)
     except BrokenPipeError:
         # Python would complain once more when it flushes stdout at exit.

@@ -43,13 +43,18 @@ def on_terminal() -> bool:
 
 
 def complain(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(_clean(text), file=sys.stderr)
+
+
+def _clean(text: Any) -> str:
+    """A text without control characters, with which a file could take over a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
 
 
 def remark(text: str, quiet: bool = False) -> None:
     """A remark beside the result, on stderr."""
     if not quiet:
-        print(text, file=sys.stderr)
+        complain(text)
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
@@ -59,7 +64,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
 
     grid = Table.grid(padding=(0, 2))
     for name, value in pairs:
-        grid.add_row(Text(name), Text(str(value)))
+        grid.add_row(Text(_clean(name)), Text(_clean(value)))
     _print(grid)
 
 
@@ -71,9 +76,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1)
 
     made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
     for i, heading in enumerate(headings):
-        made.add_column(Text(heading), justify="left" if i < left else "right")
+        made.add_column(Text(_clean(heading)), justify="left" if i < left else "right")
     for row in rows:
-        made.add_row(*(Text(str(entry)) for entry in row))
+        made.add_row(*(Text(_clean(entry)) for entry in row))
     _print("")
     _print(made)
 

@@ -10,7 +10,7 @@ from pskem.cli.options import as_json, debug_option, home_option
 __all__ = ["datasets"]
 
 
-@click.group()
+@click.group(epilog="\b\nExamples:\n  pskem datasets list\n  pskem datasets fetch mnist rice")
 def datasets() -> None:
     """The data sets that commands know by name."""
 

@@ -16,6 +16,9 @@ from pskem.cli.options import (
 
 __all__ = ["evaluate"]
 
+#: Classes whose confusion matrix can be read as text.
+MOST_CLASSES = 30
+
 
 @click.command(
     epilog="""\b
@@ -74,6 +77,9 @@ def evaluate(
             for c in result.classes
         ],
     )
+    if len(names) > MOST_CLASSES:
+        print(f"\nThe confusion matrix of {len(names)} classes is in the output of --json.")
+        return
     table(
         ["true \\ predicted", *names],
         [(name, *row) for name, row in zip(names, result.confusion.tolist(), strict=True)],

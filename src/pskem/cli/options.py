@@ -59,15 +59,11 @@ def _blocks(ctx: Any, param: Any, value: str) -> Any:
         raise click.BadParameter(f"{value!r} is neither a number nor auto.") from None
 
 
-def _debug(ctx: Any, param: Any, value: Any) -> None:
-    """Nothing to do here: whoever runs the commands looks for the option itself."""
-
-
+#: Whoever runs the commands looks for this one itself.
 debug_option = click.option(
     "--debug",
     is_flag=True,
     expose_value=False,
-    callback=_debug,
     help="Show where an error came from.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -85,7 +81,7 @@ home_option = click.option(
 target_option = click.option(
     "-t", "--target", help="Column of the classes; named data sets know theirs."
 )
-model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=False))
+model_argument = click.argument("model", type=click.Path())
 
 #: What both commands that learn from a table take.
 learning_options = _stack(
@@ -94,7 +90,7 @@ learning_options = _stack(
         "-o",
         "--output",
         type=click.Path(dir_okay=False),
-        help="Model file.  [default: the name of DATA, with .pskem]",
+        help="Model file.  [default: the name of DATA with .pskem; model.pskem for stdin]",
     ),
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out; repeatable."),
     click.option(
@@ -108,7 +104,14 @@ learning_options = _stack(
         type=click.IntRange(1),
         help="Principal components to keep.  [default: all; the paper's number for image sets]",
     ),
-    click.option("--random-state", "--seed", type=int, default=0, show_default=True, help="Seed."),
+    click.option(
+        "--random-state",
+        "--seed",
+        type=click.IntRange(0, 2**32 - 1),
+        default=0,
+        show_default=True,
+        help="Seed.",
+    ),
     click.option("--n-jobs", type=int, help="Threads.  [default: all cores]"),
     subset_option,
     home_option,

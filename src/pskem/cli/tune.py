@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from pskem.cli.console import facts, on_terminal, percent, print_json, table
+from pskem.cli.console import facts, on_terminal, percent, print_json, remark, table
 from pskem.cli.learning import read_task, training_facts
 from pskem.cli.options import learning_options
 
 if TYPE_CHECKING:
-    from pskem.workflow import Trial
+    from pskem.workflow import Search, Task, Trial
 
 __all__ = ["tune"]
 
@@ -71,25 +71,47 @@ def tune(
     )
     classifier = SharedKernelClassifier(random_state=random_state, n_jobs=n_jobs)
     with _bar(seconds, on_terminal() and not quiet) as observe:
-        trials = search(task, classifier, folds, seconds, observe)
-    best = trials[0]
+        found = search(task, classifier, folds, seconds, observe)
+    for line in _shortcuts(found, task, folds):
+        remark(line, quiet)
+    best = found.trials[0]
     start = time.perf_counter()
     settings = {**best.candidate._asdict(), "reg_covar": None}
     trained = train(task, classifier.set_params(**settings))
     trained.save(path)
     if as_json:
-        found = [_plain(trial) for trial in trials]
-        print_json({"trials": found, "best": trained.summary(), "model": str(path)})
+        print_json(
+            {
+                "trials": [_plain(trial) for trial in found.trials],
+                "n_candidates": found.n_candidates,
+                "n_rows": found.n_rows,
+                "best": trained.summary(),
+                "model": str(path),
+            }
+        )
         return
     table(
         ["kernels", "blocks", "covariance", "accuracy", "+/-", "log loss", "seconds"],
-        [_row(trial) for trial in trials[:SHOWN]],
+        [_row(trial) for trial in found.trials[:SHOWN]],
         left=0,
     )
-    if len(trials) > SHOWN:
-        print(f"({len(trials) - SHOWN} more were tried.)")
+    if len(found.trials) > SHOWN:
+        print(f"({len(found.trials) - SHOWN} more were tried.)")
     print()
     facts([*training_facts(trained, time.perf_counter() - start), ("saved", path)])
+
+
+def _shortcuts(found: Search, task: Task, folds: int) -> Iterator[str]:
+    """What was done for lack of time."""
+    if found.n_rows < len(task.y):
+        yield f"The search used {found.n_rows:,} of {len(task.y):,} rows."
+    if found.n_folds < folds:
+        yield f"The search used {found.n_folds} folds, for lack of time or of rows of a class."
+    if len(found.trials) < found.n_candidates:
+        yield (
+            f"{len(found.trials)} of {found.n_candidates} settings were tried within the time;"
+            " --seconds gives it more."
+        )
 
 
 def _plain(trial: Trial) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -19,7 +20,7 @@ from pskem.datasets.catalogue import CATALOGUE, Dataset, File
 from pskem.datasets.readers import FormatError
 from pskem.files import atomic_write
 
-__all__ = ["DatasetError", "data_folder", "fetch", "find", "is_present"]
+__all__ = ["DatasetError", "check_digest", "data_folder", "fetch", "find", "is_present"]
 
 ENVIRONMENT = "PSKEM_DATA"
 
@@ -68,7 +69,7 @@ def is_present(name: str, data_home: Any = None) -> bool:
     return all(find(folder, dataset, file) is not None for file in dataset.files)
 
 
-def fetch(name: str, data_home: Any = None, progress: bool = True) -> list[Path]:
+def fetch(name: str, data_home: Any = None, progress: bool | None = None) -> list[Path]:
     """Paths of all files of a data set, in the order of the catalogue; downloaded if need be.
 
     Parameters
@@ -77,8 +78,8 @@ def fetch(name: str, data_home: Any = None, progress: bool = True) -> list[Path]
         A name in ``CATALOGUE``.
     data_home : path-like or None, default=None
         The data folder; None is ``$PSKEM_DATA`` or the user's cache.
-    progress : bool, default=True
-        Whether a download shows a progress bar, on stderr.
+    progress : bool or None, default=None
+        Whether a download shows a progress bar, on stderr; None is if that is a terminal.
 
     Returns
     -------
@@ -89,7 +90,8 @@ def fetch(name: str, data_home: Any = None, progress: bool = True) -> list[Path]
     missing = [file for file in dataset.files if find(folder, dataset, file) is None]
     if missing:
         with _explained(dataset, missing, folder):
-            _download(dataset, missing, folder / dataset.name, progress)
+            shown = sys.stderr.isatty() if progress is None else progress
+            _download(dataset, missing, folder / dataset.name, shown)
     paths = [find(folder, dataset, file) for file in dataset.files]
     return [path for path in paths if path is not None]
 
@@ -141,10 +143,14 @@ def _contents(got: Path, files: list[File]) -> Iterator[tuple[File, bytes]]:
 
 
 def _check(content: bytes, file: File) -> None:
+    """Compare what was downloaded with the published checksum."""
+    check_digest(gzip.decompress(content) if file.path.endswith(".gz") else content, file)
+
+
+def check_digest(content: bytes, file: File) -> None:
+    """Compare the content of a file, unpacked, with the published checksum, if there is one."""
     if file.checksum is None:
         return
-    if file.path.endswith(".gz"):
-        content = gzip.decompress(content)
     algorithm, digest = file.checksum.split(":")
     found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if found != digest:
@@ -162,9 +168,9 @@ def _explained(dataset: Dataset, missing: list[File], folder: Path) -> Iterator[
         sources = ", ".join(dict.fromkeys(file.url for file in missing))
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DatasetError(
-            f"{dataset.title} is not in {target} and could not be downloaded: {reason}. Put"
-            f" {names} there (from {sources}), or name a folder that has them: data_home=..., or"
-            f" the environment variable {ENVIRONMENT}."
+            f"{dataset.title} is not in {target} and could not be downloaded. Put {names} there"
+            f" (from {sources}), or name a folder that has them: data_home=..., or the environment"
+            f" variable {ENVIRONMENT}. The download failed so: {reason}"
         ) from error
 
 

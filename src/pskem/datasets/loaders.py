@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from pskem import checks
-from pskem.datasets.catalogue import CATALOGUE
-from pskem.datasets.folder import DatasetError, fetch
+from pskem.datasets.catalogue import CATALOGUE, File
+from pskem.datasets.folder import DatasetError, check_digest, fetch
 from pskem.datasets.readers import (
     FormatError,
     Table,
+    read_bytes,
     read_cifar,
     read_idx,
     read_labelled_arff,
@@ -229,15 +230,24 @@ def _read_all(
     try:
         for i, (path, file) in files:
             result = read(path, i)
+            # Last, as most files that are wrong can be told what is wrong with them.
             n = len(result[0] if isinstance(result, tuple) else result)
             if n != file.rows:
                 raise FormatError(f"{path} holds {n:,} rows; there should be {file.rows:,}.")
+            _check_published(path, file)
             results.append(result)
     except FormatError as error:
         raise DatasetError(
             f"{error} Remove the file and load again to download it anew, or replace it."
         ) from None
     return results
+
+
+def _check_published(path: Path, file: File) -> None:
+    try:
+        check_digest(read_bytes(path), file)
+    except FormatError as error:
+        raise FormatError(f"{path} is not the published file: {error}.") from None
 
 
 def _idx(name: str, subset: str, data_home: Any) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:

@@ -19,6 +19,7 @@ __all__ = [
     "FormatError",
     "Table",
     "read_arff",
+    "read_bytes",
     "read_cifar",
     "read_idx",
     "read_labelled_arff",
@@ -108,8 +109,14 @@ def read_arff(path: Path) -> Arff:
     try:
         with path.open(encoding="utf-8") as stream:
             records, header = arff.loadarff(stream)
-    except (arff.ArffError, ValueError, StopIteration, IndexError, NotImplementedError) as error:
-        raise FormatError(f"{path} is not an ARFF file that can be read ({error}).") from None
+    except NotImplementedError:
+        raise FormatError(
+            f"{path} has attributes of text or dates; numeric and nominal ones can be read. Convert"
+            " it to CSV."
+        ) from None
+    except (arff.ArffError, ValueError, StopIteration, IndexError) as error:
+        reason = " ".join(str(error).split())
+        raise FormatError(f"{path} is not an ARFF file that can be read ({reason}).") from None
     nominal = {
         name: list(header[name][1] or ())
         for name, kind in zip(header.names(), header.types(), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.model import Block
+from pskem.persistence.arrays import PLAIN_KINDS, layout_of, with_layout
 from pskem.persistence.types import known_name, known_type
 
 __all__ = ["CodecError", "Tree", "decode", "encode"]
@@ -18,8 +20,6 @@ __all__ = ["CodecError", "Tree", "decode", "encode"]
 #: None, bool, int, str, finite float, list of trees, or {tag: ...} for everything else.
 Tree = Any
 
-#: Kinds of numpy data that hold plain values: booleans, integers, floats, text and bytes.
-PLAIN_KINDS = "biufUS"
 #: Number types that scikit-learn takes as parameters.
 NUMBER_TYPES: dict[str, type[Any]] = {
     "float": float,
@@ -47,8 +47,10 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
         return encode(part, arrays, f"{where}{name}", depth + 1)
 
     kind = type(value)
-    if value is None or kind in (bool, int, str):
+    if value is None or kind in (bool, int):
         return value
+    if kind is str:
+        return _text(value, where)
     if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
     if kind is list:
@@ -69,7 +71,9 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
     if isinstance(value, np.generic) and value.dtype.kind in PLAIN_KINDS:
         return {"scalar": _append(np.asarray(value), arrays)}
     if kind is np.ndarray and value.dtype.kind in PLAIN_KINDS:
-        return {"array": _append(value, arrays)}
+        strides = layout_of(value)
+        place = {"array": _append(value, arrays)}
+        return place if strides is None else {**place, "strides": strides}
     if kind is np.ndarray and value.dtype == object:
         parts = [inner(part, f"[{i}]") for i, part in enumerate(value.ravel().tolist())]
         return {"objects": parts, "shape": list(value.shape)}
@@ -93,6 +97,14 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
         " like in pipelines and column transformers, and plain values: no functions and no types"
         " of other libraries, because loading them would mean running code."
     )
+
+
+def _text(value: str, where: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise CodecError(f"{where} holds a text that is no valid Unicode: {error}.") from None
+    return value
 
 
 def _append(array: NDArray[Any], arrays: list[NDArray[Any]]) -> int:
@@ -138,6 +150,11 @@ def _array(index: Any, arrays: Arrays) -> NDArray[Any]:
     if type(index) is not int or not 0 <= index < len(arrays):
         raise CodecError(f"it refers to array {index!r} of {len(arrays)}")
     return arrays[index]
+
+
+def _decode_array(tree: Any, arrays: Arrays, inner: Inner) -> NDArray[Any]:
+    array = _array(tree["array"], arrays)
+    return with_layout(array, tree["strides"]) if "strides" in tree else array
 
 
 def _decode_float(tree: Any, arrays: Arrays, inner: Inner) -> float:
@@ -191,6 +208,11 @@ def _decode_estimator(tree: Any, arrays: Arrays, inner: Inner) -> Any:
         raise CodecError(f"it holds a {name!r}, which is not among the known estimators")
     state = {str(key): inner(part) for key, part in tree["state"].items()}
     _check_estimator(str(name), state, "it")
+    # What a later version of scikit-learn added stands at its default.
+    for parameter in inspect.signature(cls).parameters.values():
+        if parameter.name not in state and parameter.default is parameter.empty:
+            raise CodecError(f"it holds a {name} without {parameter.name}")
+        state.setdefault(parameter.name, parameter.default)
     estimator: Any = object.__new__(cls)
     vars(estimator).update(state)
     return estimator
@@ -204,7 +226,7 @@ _DECODERS: dict[str, Callable[[Any, Arrays, Inner], Any]] = {
     "dtype": _decode_dtype,
     "type": _decode_type,
     "scalar": lambda tree, arrays, inner: _array(tree["scalar"], arrays)[()],
-    "array": lambda tree, arrays, inner: _array(tree["array"], arrays),
+    "array": _decode_array,
     "objects": _decode_objects,
     "random_state": _decode_random_state,
     "block": _decode_block,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import platform
 import warnings
 import zipfile
@@ -19,7 +18,9 @@ import sklearn
 from numpy.typing import NDArray
 
 from pskem.files import atomic_write
+from pskem.persistence.arrays import ArrayError, from_bytes, to_bytes
 from pskem.persistence.codec import CodecError, decode, encode
+from pskem.persistence.types import known_name
 from pskem.version import __version__
 
 __all__ = ["FORMAT_VERSION", "Header", "ModelFileError", "load", "read_header", "save"]
@@ -28,6 +29,8 @@ FORMAT_VERSION = 1
 MANIFEST = "pskem-model.json"
 #: The archive's comment, its last bytes: the SHA-256 of all bytes before, in hexadecimal.
 DIGEST_LENGTH = 64
+#: The bit of a member's flags that says so.
+ENCRYPTED = 0x1
 
 
 class ModelFileError(ValueError):
@@ -84,6 +87,8 @@ def save(model: Any, path: Any, *, metadata: dict[str, Any] | None = None) -> No
     """
     arrays: list[NDArray[Any]] = []
     tree = encode(model, arrays)
+    if known_name(model) is None:
+        raise CodecError(f"A model file holds an estimator, not a {type(model).__name__}.")
     try:
         manifest = json.dumps(
             {
@@ -91,7 +96,6 @@ def save(model: Any, path: Any, *, metadata: dict[str, Any] | None = None) -> No
                 "versions": _versions(),
                 "metadata": metadata or {},
                 "model": tree,
-                "n_arrays": len(arrays),
             },
             allow_nan=False,
             ensure_ascii=False,
@@ -103,9 +107,7 @@ def save(model: Any, path: Any, *, metadata: dict[str, Any] | None = None) -> No
         archive.comment = b"0" * DIGEST_LENGTH
         archive.writestr(_entry(MANIFEST), manifest)
         for i, array in enumerate(arrays):
-            content = io.BytesIO()
-            np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
-            archive.writestr(_entry(_array_name(i)), content.getvalue())
+            archive.writestr(_entry(_array_name(i)), to_bytes(array))
     body = buffer.getvalue()[:-DIGEST_LENGTH]
     atomic_write(path, body + _digest(body))
 
@@ -134,8 +136,10 @@ def load(path: Any) -> Any:
     """
     manifest, archive = _open(path)
     with archive, _refusing(path):
-        arrays = [_array(archive, i) for i in range(int(manifest["n_arrays"]))]
+        arrays = [_array(archive, i) for i in range(len(archive.namelist()) - 1)]
         model = decode(manifest["model"], arrays)
+        if known_name(model) is None:
+            raise CodecError("it holds no estimator")
     _warn_of_other_versions(path, manifest["versions"])
     return model
 
@@ -159,7 +163,12 @@ def read_header(path: Any) -> Header:
 
 def _open(path: Any) -> tuple[dict[str, Any], zipfile.ZipFile]:
     """The manifest and the archive of a file whose digest is right."""
-    content = Path(path).read_bytes()
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"There is no model file {path}.") from None
+    except IsADirectoryError:
+        raise ModelFileError(f"{path} is a folder, not a model file.") from None
     # A zip archive begins with the header of its first member, whose name stands at byte 30.
     if content[:2] != b"PK" or content[30 : 30 + len(MANIFEST)] != MANIFEST.encode():
         raise ModelFileError(f"{path} is not a model file of pskem.")
@@ -171,14 +180,40 @@ def _open(path: Any) -> tuple[dict[str, Any], zipfile.ZipFile]:
         )
     with _refusing(path):
         archive = zipfile.ZipFile(io.BytesIO(content))
+        _check_members(archive)
         manifest = json.loads(archive.read(MANIFEST))
-        version, writer = manifest["format_version"], manifest["versions"]["pskem"]
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+        version = manifest["format_version"]
+    if type(version) is int and version > FORMAT_VERSION:
         raise ModelFileError(
-            f"{path} has format version {version}, written by pskem {writer}; this pskem reads up"
-            f" to version {FORMAT_VERSION}. Upgrade pskem to load it."
+            f"{path} has format version {version}; this pskem, {__version__}, reads up to version"
+            f" {FORMAT_VERSION}. Upgrade pskem to load it."
         )
+    with _refusing(path):
+        _check_manifest(manifest)
     return manifest, archive
+
+
+def _check_members(archive: zipfile.ZipFile) -> None:
+    """Only what belongs there, and nothing that grows when it is read."""
+    members = archive.infolist()
+    expected = [MANIFEST, *map(_array_name, range(len(members) - 1))]
+    if [member.filename for member in members] != expected:
+        raise CodecError("it has other members than a model file")
+    for member in members:
+        stored = member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & ENCRYPTED
+        if not stored or member.file_size != member.compress_size:
+            raise CodecError(f"{member.filename} is compressed or encrypted")
+
+
+def _check_manifest(manifest: dict[str, Any]) -> None:
+    if set(manifest) != {"format_version", "versions", "metadata", "model"}:
+        raise CodecError(f"its manifest has the parts {', '.join(sorted(manifest))}")
+    version, versions = manifest["format_version"], manifest["versions"]
+    if type(version) is not int or version < 1:
+        raise CodecError(f"its format version is {version!r}")
+    texts = isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values())
+    if not texts or not isinstance(manifest["metadata"], dict):
+        raise CodecError("its versions or its metadata are not what they should be")
 
 
 @contextmanager
@@ -186,31 +221,15 @@ def _refusing(path: Any) -> Iterator[None]:
     """Turn whatever is wrong inside a file, which somebody must have meant, into one error."""
     try:
         yield
-    except (
-        ArithmeticError,
-        AttributeError,
-        EOFError,
-        LookupError,
-        MemoryError,
-        RuntimeError,  # and nesting too deep for Python
-        TypeError,
-        ValueError,
-        zipfile.BadZipFile,
-    ) as error:
+    except Exception as error:
         raise ModelFileError(f"{path} is not a valid model file: {error}.") from None
 
 
 def _array(archive: zipfile.ZipFile, i: int) -> NDArray[Any]:
-    """An array of the archive, which must be as large as its header says before it is made."""
-    content = archive.read(_array_name(i))
-    stream = io.BytesIO(content)
-    if np.lib.format.read_magic(stream) != (1, 0):
-        raise CodecError(f"array {i} is of another version")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
-        raise CodecError(f"array {i} is not {dtype} of shape {shape}")
-    stream.seek(0)
-    return np.lib.format.read_array(stream, allow_pickle=False)
+    try:
+        return from_bytes(archive.read(_array_name(i)))
+    except ArrayError as error:
+        raise CodecError(f"array {i} {error}") from None
 
 
 def _digest(body: bytes) -> bytes:

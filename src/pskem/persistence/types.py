@@ -19,6 +19,7 @@ _MODULES = {
     "sklearn.impute": ["MissingIndicator", "SimpleImputer"],
     "sklearn.pipeline": ["FeatureUnion", "Pipeline"],
     "sklearn.preprocessing": [
+        "FunctionTransformer",  # of no function: what "passthrough" becomes; functions are refused
         "KBinsDiscretizer",
         "MaxAbsScaler",
         "MinMaxScaler",

@@ -168,7 +168,7 @@ class ImageNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             for rows in _batches(len(X))
         )
         std = np.sqrt(squares / count)
-        std = np.where(std > 10 * np.finfo(X.dtype).eps * np.abs(mean), std, 1.0)
+        std = _divisor(mean, std, X.dtype)
         return (mean, std) if axis == 0 else (float(mean), float(std))
 
     def _scaled(self, X: FloatArray) -> FloatArray:
@@ -200,7 +200,7 @@ class ImageNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             mean, std = self.mean_, self.std_
             if self.standardize == "image":
                 mean, std = part.mean(axis=1, keepdims=True), part.std(axis=1, keepdims=True)
-                std = np.where(std > 0.0, std, 1.0)
+                std = _divisor(mean, std, X.dtype)
             if mean is not None:
                 part = (part - mean) / std
             result[rows] = part
@@ -280,6 +280,11 @@ class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         X = _validated(self, X, reset=False)
         small = block_means(X.reshape(-1, *self.shape_), self.factor)
         return small.reshape(len(X), -1)
+
+
+def _divisor(mean: Any, std: Any, dtype: Any) -> Any:
+    """The standard deviation, or 1 where it is nothing but rounding."""
+    return np.where(std > 10 * np.finfo(dtype).eps * np.abs(mean), std, 1.0)
 
 
 def image_shape(shape: Any, n_pixels: int) -> tuple[int, int, int]:

@@ -1,7 +1,13 @@
 """Tables: files to data frames, data frames to files, columns to features."""
 
 from pskem.tables.columns import Columns, align, all_numeric, labels_of, sort_columns
-from pskem.tables.encoding import IMAGES, make_encoder
+from pskem.tables.encoding import (
+    IMAGES,
+    category_features,
+    make_encoder,
+    unknown_allowed,
+    unknown_categories,
+)
 from pskem.tables.reading import EMBEDDED, TARGET, TableError, is_named, read_parts, read_table
 from pskem.tables.writing import check_output, write_parts
 
@@ -13,6 +19,7 @@ __all__ = [
     "TableError",
     "align",
     "all_numeric",
+    "category_features",
     "check_output",
     "is_named",
     "labels_of",
@@ -20,5 +27,7 @@ __all__ = [
     "read_parts",
     "read_table",
     "sort_columns",
+    "unknown_allowed",
+    "unknown_categories",
     "write_parts",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -15,8 +16,13 @@ __all__ = ["Columns", "align", "all_numeric", "labels_of", "sort_columns"]
 #: A text column with more different values than this, and one for every second row or more, holds
 #: names or identifiers, not categories.
 IDENTIFIER_VALUES = 50
+#: A text column of which this share are numbers is a column of numbers with slips in it.
+NUMBER_SHARE = 0.9
 #: A class column of numbers with fractions and more values than this is no class column.
 MAX_NUMBER_CLASSES = 50
+#: Larger values cannot be squared and summed.
+LARGEST = 1e100
+DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?"
 #: What readers of text files take for truth values, as one spelling: all of a column may be read as
 #: truth values, or as text because of what else it holds.
 TRUTH = {"true": "True", "TRUE": "True", "false": "False", "FALSE": "False"}
@@ -49,6 +55,8 @@ def sort_columns(
     for name in (*drop, *categorical):
         if name not in known:
             raise TableError(f"There is no column {name!r}. {_listing(known)}")
+        if name == target:
+            raise TableError(f"The column {name!r} holds the classes; it is no feature.")
     numbers: list[str] = []
     categories: list[str] = []
     dropped: dict[str, str] = {}
@@ -58,7 +66,7 @@ def sort_columns(
         reason = "as asked" if name in drop else _unusable(frame[name], name in categorical)
         if reason is not None:
             dropped[name] = reason
-        elif name in categorical or not _holds_numbers(frame[name]):
+        elif name in categorical or not _means_numbers(frame[name]):
             categories.append(name)
         else:
             numbers.append(name)
@@ -79,14 +87,24 @@ def _unusable(column: Any, as_category: bool) -> str | None:
     values = column.dropna()
     if values.empty:
         return "it is empty"
-    if values.nunique() == 1:
+    try:
+        n = int(values.nunique())
+    except TypeError:
+        return "it holds lists or the like"
+    if n == 1:
         return "it has one value only"
     if as_category:
         return None
-    if types.is_datetime64_any_dtype(column):
+    if types.is_integer_dtype(values) and len(values) > 2:
+        if (np.diff(values) == 1).all():
+            return "it numbers the rows"
+        if n == len(column) and str(column.name).startswith("Unnamed: "):
+            return "it has no name and a different number in every row"
+    if _means_numbers(column):
+        return None
+    if types.is_datetime64_any_dtype(column) or values.astype(str).str.fullmatch(DATE).all():
         return "it holds dates"
-    n = int(values.nunique())
-    if not _holds_numbers(column) and n > IDENTIFIER_VALUES and n >= len(values) / 2:
+    if n > IDENTIFIER_VALUES and n >= len(values) / 2:
         return f"it holds {n:,} different texts in {len(values):,} rows"
     return None
 
@@ -97,6 +115,20 @@ def _holds_numbers(column: Any) -> bool:
     return bool(types.is_numeric_dtype(column) and not types.is_bool_dtype(column))
 
 
+def _means_numbers(column: Any) -> bool:
+    """Whether a column holds numbers, or texts that are numbers but for a few slips."""
+    import pandas as pd
+    from pandas.api import types
+
+    if _holds_numbers(column):
+        return True
+    if types.is_bool_dtype(column) or types.is_datetime64_any_dtype(column):
+        return False
+    values = column.dropna().astype(str).str.strip()
+    values = values[values != ""]
+    return bool(pd.to_numeric(values, errors="coerce").notna().mean() >= NUMBER_SHARE)
+
+
 def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """The class column as labels of the rows that have one, and which rows these are."""
     known = list(map(str, frame.columns))
@@ -104,23 +136,28 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
         raise TableError(
             f"There is no column {target!r} to take the classes from. {_listing(known)}"
         )
+    import pandas as pd
+
     column = frame[target]
-    present = column.notna().to_numpy()
+    present = (column.notna() & (column.astype(object) != "")).to_numpy()
     values = column[present]
-    if not _holds_numbers(values):
-        return _texts(values).to_numpy(dtype=object).astype(str), present
-    numbers = values.to_numpy()
-    whole = bool(np.all(numbers == np.floor(numbers)))
-    if not whole and len(np.unique(numbers)) > MAX_NUMBER_CLASSES:
+    numbers = pd.to_numeric(values.astype(object), errors="coerce").to_numpy(dtype=np.float64)
+    whole = bool(np.all(np.isfinite(numbers) & (numbers == np.floor(numbers))))
+    if not whole and np.isfinite(numbers).all() and len(np.unique(numbers)) > MAX_NUMBER_CLASSES:
         raise TableError(
             f"The column {target!r} holds {len(np.unique(numbers)):,} different numbers:"
             " measurements, it seems, not classes. Name a column of classes as the target."
         )
-    return numbers.astype(np.int64) if whole else numbers.astype(np.float64), present
+    if not _holds_numbers(values):
+        return _texts(values).to_numpy(dtype=object).astype(str), present
+    return numbers.astype(np.int64) if whole else numbers, present
 
 
 def align(frame: Any, columns: Columns) -> Any:
-    """The columns that a model was trained on, as the types that it knows."""
+    """The columns that a model was trained on, as the types that it knows.
+
+    Warns of texts among numbers, which count as missing.
+    """
     import pandas as pd
 
     missing = [name for name in columns.used if name not in frame.columns]
@@ -129,28 +166,59 @@ def align(frame: Any, columns: Columns) -> Any:
             f"The table lacks {len(missing)} column(s) that the model was trained on:"
             f" {_some(missing)}. {_listing(list(map(str, frame.columns)))}"
         )
-    parts = {}
-    for name in columns.numeric:
-        try:
-            numbers = pd.to_numeric(frame[name]).astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise TableError(
-                f"The column {name!r} held numbers when the model was trained, but now:"
-                f" {' '.join(str(error).split())}."
-            ) from None
-        # What a table calls infinite is as good as missing to a model of measurements.
-        parts[name] = numbers.where(np.isfinite(numbers))
+    parts = {name: _numbers(frame[name]) for name in columns.numeric}
     for name in columns.categorical:
         parts[name] = _texts(frame[name]).where(frame[name].notna(), np.nan)
     return pd.DataFrame(parts, index=frame.index)
 
 
+def _numbers(column: Any) -> Any:
+    """A column as numbers, NaN where there is none."""
+    import pandas as pd
+
+    numbers = column
+    if not _holds_numbers(column):
+        texts = column.astype(str).str.strip()
+        numbers = pd.to_numeric(texts.where(column.notna()), errors="coerce")
+        slips = column[numbers.isna() & column.notna() & (texts != "")]
+        if len(slips) > (1.0 - NUMBER_SHARE) * len(column):
+            raise TableError(
+                f"The column {column.name!r} holds texts, such as {slips.iloc[0]!r}, where the"
+                " model expects numbers."
+            )
+        if len(slips):
+            warnings.warn(
+                f"{len(slips):,} value(s) of the column {column.name!r} are no numbers, such as"
+                f" {slips.iloc[0]!r}; they count as missing.",
+                UserWarning,
+                stacklevel=2,
+            )
+    numbers = numbers.astype(np.float64)
+    # What a table calls infinite is as good as missing to a model of measurements.
+    numbers = numbers.where(np.isfinite(numbers))
+    if numbers.abs().max() > LARGEST:
+        raise TableError(
+            f"The column {column.name!r} holds {numbers.abs().max():g}; values beyond {LARGEST:g}"
+            " cannot be computed with. Scale the column, or leave it out."
+        )
+    return numbers
+
+
 def _texts(column: Any) -> Any:
+    """A column as texts, each value in one spelling whatever else the column holds."""
+    from pandas.api import types
+
+    if types.is_float_dtype(column):  # as whole numbers are, next to missing ones
+        return column.map(_number_text, na_action="ignore").astype(object)
     return column.astype(str).astype(object).replace(TRUTH)
 
 
+def _number_text(value: float) -> str:
+    return f"{value:.0f}" if value == np.round(value) else str(value)
+
+
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
 
 
 def _listing(names: list[str]) -> str:

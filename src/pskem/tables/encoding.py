@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from pskem.preprocessing import paper_features
 from pskem.tables.columns import Columns
 
-__all__ = ["IMAGES", "make_encoder"]
+__all__ = ["IMAGES", "category_features", "make_encoder", "unknown_allowed", "unknown_categories"]
 
 #: Rarer values of a category share one column.
 MAX_CATEGORIES = 30
 MISSING = "(missing)"
+CATEGORY = "category "
 
 #: The paper's features of the named image sets; the number of components is that of its table.
 IMAGES: dict[str, dict[str, Any]] = {
@@ -41,33 +47,64 @@ def make_encoder(
     if image_set in IMAGES:
         settings = IMAGES[image_set]
         return paper_features(**(settings if pca is None else {**settings, "n_components": pca}))
-    steps = [("columns", _encode_columns(columns))]
-    if pca is not None:
-        from sklearn.decomposition import PCA
+    from sklearn.decomposition import PCA
+    from sklearn.preprocessing import StandardScaler
 
+    steps = [("columns", _encode_columns(columns)), ("scale", StandardScaler())]
+    if pca is not None:
         steps.append(("pca", PCA(pca, svd_solver="full")))
     return Pipeline(steps)
 
 
 def _encode_columns(columns: Columns) -> Any:
+    """Numbers together, and every category by itself, so that its features can be told."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+    from sklearn.preprocessing import OneHotEncoder
 
-    numbers = Pipeline([("fill", SimpleImputer(strategy="median")), ("scale", StandardScaler())])
-    indicators = OneHotEncoder(
-        # One indicator of each category follows from the others: kernels would have no variance.
+    encode = OneHotEncoder(
+        # One indicator follows from the others: kernels would have no variance.
         drop="first",
         handle_unknown="infrequent_if_exist",
         max_categories=MAX_CATEGORIES,
         sparse_output=False,
     )
-    categories = Pipeline(
-        [
-            ("fill", SimpleImputer(strategy="constant", fill_value=MISSING)),
-            ("encode", indicators),
-            ("scale", StandardScaler()),
-        ]
-    )
-    parts = [("numbers", numbers, columns.numeric), ("categories", categories, columns.categorical)]
-    return ColumnTransformer([part for part in parts if part[2]], verbose_feature_names_out=False)
+    fill = SimpleImputer(strategy="constant", fill_value=MISSING)
+    category = Pipeline([("fill", fill), ("encode", encode)])
+    parts = [(f"{CATEGORY}{name}", category, [name]) for name in columns.categorical]
+    if columns.numeric:
+        parts.insert(0, ("numbers", SimpleImputer(strategy="median"), columns.numeric))
+    return ColumnTransformer(parts, verbose_feature_names_out=False)
+
+
+def category_features(encoder: Pipeline) -> list[NDArray[np.intp]]:
+    """Positions of the features that a fitted encoder makes of each category, as far as any."""
+    places = getattr(encoder[0], "output_indices_", {})
+    if "pca" in encoder.named_steps:
+        return []
+    found = [
+        np.arange(place.start, place.stop)
+        for name, place in places.items()
+        if name.startswith(CATEGORY)
+    ]
+    return [features for features in found if len(features)]
+
+
+@contextmanager
+def unknown_allowed() -> Iterator[None]:
+    """Without scikit-learn's warning of unknown categories: it names neither columns nor values."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+        yield
+
+
+def unknown_categories(encoder: Pipeline, X: Any) -> dict[str, list[str]]:
+    """Values of categories that the encoder has not seen, by column."""
+    found: dict[str, list[str]] = {}
+    for name, part, columns in getattr(encoder[0], "transformers_", []):
+        if name.startswith(CATEGORY):
+            known = set(part["encode"].categories_[0])
+            new = sorted(set(X[columns[0]].dropna()) - known)
+            if new:
+                found[columns[0]] = new
+    return found

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pskem.datasets import CATALOGUE, LOADERS
 from pskem.datasets.readers import FormatError, read_arff
@@ -24,28 +28,46 @@ __all__ = [
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 PARQUET = (".parquet", ".pq")
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+COMPRESSED = (".gz", ".bz2", ".xz")
 #: Small data sets that come with scikit-learn.
 EMBEDDED = ("digits", "iris", "wine", "breast_cancer")
 NAMED = (*EMBEDDED, *CATALOGUE)
 #: The class column of a named data set.
 TARGET = "class"
-#: Rows that are read at a time.
+#: What stands for a missing value in a text file, as pandas has it by default.
+MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+#: Rows that are read at a time, and rows that tell how numbers are written.
 ROWS = 20_000
-
-#: Column types for text files, whose parts would be guessed one by one.
-Types = Mapping[str, Any]
-#: A source, the rows of a part or None for all at once, types -> parts.
-Reader = Callable[[str, int | None, Types], Iterator[Any]]
+ROWS_TO_GUESS = 100
 
 
 class TableError(ValueError):
     """A table that cannot be read or used, with what is wrong with it."""
 
 
+class Wishes(NamedTuple):
+    """How a file is to be read.
+
+    rows : rows of a part, or None for all at once
+    text : columns to take for text whatever they hold, for text files, whose parts would be
+        guessed one by one
+    verbatim : columns in which a text like NA stands for itself, and only nothing is missing
+    """
+
+    rows: int | None
+    text: Collection[str]
+    verbatim: Collection[str]
+
+
+Reader = Callable[[str, Wishes], Iterator[Any]]
+
+
 def is_named(source: str) -> bool:
     """Whether a source is the name of a data set; a file of that name goes first."""
-    return source in NAMED and not Path(source).exists()
+    return source in NAMED and not Path(source).is_file()
 
 
 def suffix_of(path: str) -> str:
@@ -57,14 +79,18 @@ def suffix_of(path: str) -> str:
 
 
 def read_table(
-    source: str, subset: str | None = None, data_home: Any = None, types: Types | None = None
+    source: str,
+    subset: str | None = None,
+    data_home: Any = None,
+    text: Collection[str] = (),
+    verbatim: Collection[str] = (),
 ) -> Any:
     """A whole table as a pandas DataFrame.
 
     ``source`` is a file, ``-`` for CSV on stdin, or the name of a data set, whose class column is
     called ``class``; ``subset`` and ``data_home`` are for those.
     """
-    (frame,) = read_parts(source, subset, data_home, rows=None, types=types)
+    (frame,) = read_parts(source, subset, data_home, text, verbatim, rows=None)
     return frame
 
 
@@ -72,30 +98,40 @@ def read_parts(
     source: str,
     subset: str | None = None,
     data_home: Any = None,
+    text: Collection[str] = (),
+    verbatim: Collection[str] = (),
     rows: int | None = ROWS,
-    types: Types | None = None,
 ) -> Iterator[Any]:
     """The same in parts of so many rows, so that a file need not fit into memory."""
     if is_named(source):
-        yield _named(source, subset, data_home)
+        frame = _named(source, subset, data_home)
+        for low in range(0, len(frame), rows or len(frame)):
+            yield frame[low : low + (rows or len(frame))]
         return
     if subset is not None:
         raise TableError(f"{source} has no subsets, only the named image sets do.")
+    name = "What came on stdin" if source == "-" else source
     reader = _reader(source)
     n_rows = 0
     try:
-        for part in reader(source, rows, types or {}):
+        for part in reader(source, Wishes(rows, text, verbatim)):
             n_rows += len(part)
-            yield part
+            if len(part):
+                yield part.set_axis(part.columns.map(str), axis=1)
     except TableError:
         raise
     except FormatError as error:
         raise TableError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{name} is not text in UTF-8 ({error.reason} at byte {error.start:,}). Save it as"
+            " UTF-8, for example with: iconv -f latin1 -t utf-8."
+        ) from error
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise TableError(f"{source} cannot be read: {reason}") from error
+        raise TableError(f"{name} cannot be read: {reason}") from error
     if n_rows == 0:
-        raise TableError(f"{source} has no rows.")
+        raise TableError(f"{name} has no rows.")
 
 
 def _reader(source: str) -> Reader:
@@ -105,7 +141,8 @@ def _reader(source: str) -> Reader:
         raise TableError(f"There is no file {source}{known}.")
     if Path(source).is_dir():
         raise TableError(f"{source} is a folder; name a file.")
-    if suffix not in READERS:
+    compressed = source.lower().endswith(COMPRESSED)
+    if suffix not in READERS or (compressed and suffix not in SEPARATORS):
         raise TableError(
             f"{source} is not of a known kind. Accepted: {', '.join(READERS)} (text also"
             f" compressed: {', '.join(COMPRESSED)}), - for CSV on stdin, or a data set:"
@@ -114,32 +151,98 @@ def _reader(source: str) -> Reader:
     return READERS[suffix]
 
 
+class _Dialect(NamedTuple):
+    """How a text file is written, from its first lines."""
+
+    separator: str
+    decimal: str
+    header: list[str]
+
+
+def _dialect(source: str, separator: str) -> _Dialect:
+    """Semicolons instead of commas, and then decimal commas, are told from the first lines."""
+    import pandas as pd
+
+    if source == "-":
+        header = next(csv.reader([sys.stdin.readline().lstrip("\ufeff")]), [])
+        return _Dialect(",", ".", header)
+    # One column, as nothing that could separate others occurs: the lines as they are.
+    lines = pd.read_csv(
+        source, sep="\x01", header=None, nrows=ROWS_TO_GUESS, dtype=str, quoting=csv.QUOTE_NONE
+    )
+    first, *others = lines[0].fillna("").tolist()
+    if separator == "," and ";" in first and "," not in first:
+        comma = any(re.search(r"(^|;)\s*-?\d+,\d+\s*(;|$)", line) for line in others)
+        separator, decimal = ";", "," if comma else "."
+    else:
+        decimal = "."
+    return _Dialect(separator, decimal, next(csv.reader([first], delimiter=separator)))
+
+
 def _text(separator: str) -> Reader:
-    def read(source: str, rows: int | None, types: Types) -> Iterator[Any]:
+    def read(source: str, wishes: Wishes) -> Iterator[Any]:
         import pandas as pd
 
+        dialect = _dialect(source, separator)
+        header = [name.strip() or f"Unnamed: {i}" for i, name in enumerate(dialect.header)]
+        twice = sorted({name for name in header if header.count(name) > 1})
+        if twice:
+            raise TableError(f"{source} has several columns called {twice[0]!r}.")
+        options: dict[str, Any] = {
+            "sep": dialect.separator,
+            "decimal": dialect.decimal,
+            "skipinitialspace": True,
+            "index_col": False,
+            "names": header,
+            "header": None if source == "-" else 0,  # the first line of stdin has been read
+            "dtype": dict.fromkeys([*wishes.text, *wishes.verbatim], str),
+            "keep_default_na": False,
+            "na_values": {
+                name: [""] if name in wishes.verbatim else list(MISSING) for name in header
+            },
+        }
         stream: Any = sys.stdin if source == "-" else source
-        if rows is None:  # the types of columns are then guessed from all rows
-            yield pd.read_csv(stream, sep=separator, dtype=dict(types), low_memory=False)
+        if wishes.rows is None:  # the types of columns are then guessed from all rows
+            with _whole_rows(source):
+                frame = pd.read_csv(stream, low_memory=False, **options)
+            yield frame
             return
-        with pd.read_csv(stream, sep=separator, dtype=dict(types), chunksize=rows) as parts:
-            yield from parts
+        with pd.read_csv(stream, chunksize=wishes.rows, **options) as parts:
+            while True:
+                with _whole_rows(source):
+                    part = next(parts, None)
+                if part is None:
+                    return
+                yield part
 
     return read
 
 
-def _parquet(source: str, rows: int | None, types: Types) -> Iterator[Any]:
+@contextmanager
+def _whole_rows(source: str) -> Iterator[None]:
+    """Refuse rows that have more fields than the header, of which pandas would drop some."""
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            yield
+        except pd.errors.ParserWarning:
+            raise TableError(f"{source} has rows with more fields than its header.") from None
+
+
+def _parquet(source: str, wishes: Wishes) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
-    if rows is None:
+    if wishes.rows is None:
         yield pq.read_table(source).to_pandas()
         return
     with pq.ParquetFile(source) as file:
-        for batch in file.iter_batches(batch_size=rows):
+        for batch in file.iter_batches(batch_size=wishes.rows):
             yield batch.to_pandas()
 
 
-def _arff(source: str, rows: int | None, types: Types) -> Iterator[Any]:
+def _arff(source: str, wishes: Wishes) -> Iterator[Any]:
     import pandas as pd
 
     file = read_arff(Path(source))
@@ -171,7 +274,6 @@ def _named(name: str, subset: str | None, data_home: Any) -> Any:
             raise TableError(f"{name} has no subsets; leave --subset out.")
         options["subset"] = subset
     bunch = loader(**options)
-    names = bunch.target_names[bunch.target.to_numpy()]
     frame = bunch.data.copy(deep=False)
-    frame[TARGET] = names
+    frame[TARGET] = bunch.target_names[bunch.target.to_numpy()].astype(str)
     return frame

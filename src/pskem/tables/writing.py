@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from pskem.files import replacing
-from pskem.tables.reading import PARQUET, SEPARATORS, TableError, suffix_of
+from pskem.tables.reading import PARQUET, SEPARATORS, TableError
 
 __all__ = ["check_output", "write_parts"]
 
@@ -15,7 +16,7 @@ __all__ = ["check_output", "write_parts"]
 def check_output(path: str | None) -> None:
     """Refuse a file of an unknown kind before any work is done."""
     accepted = (*SEPARATORS, *PARQUET)
-    if path is not None and suffix_of(path) not in accepted:
+    if path is not None and Path(path).suffix.lower() not in accepted:
         raise TableError(
             f"{path}: the kind of file is not known. Accepted: {', '.join(accepted)}; without a"
             " file, CSV goes to stdout."
@@ -27,7 +28,7 @@ def write_parts(parts: Iterable[Any], path: str | None) -> int:
     check_output(path)
     if path is None:
         return _write_text(parts, sys.stdout, ",")
-    suffix = suffix_of(path)
+    suffix = Path(path).suffix.lower()
     if suffix in SEPARATORS:
         with replacing(path, "w", newline="", encoding="utf-8") as stream:
             return _write_text(parts, stream, SEPARATORS[suffix])

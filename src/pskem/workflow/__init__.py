@@ -3,11 +3,12 @@
 from pskem.workflow.predictor import Predictor
 from pskem.workflow.task import Task
 from pskem.workflow.training import Trained, check_model_place, train
-from pskem.workflow.tuning import Candidate, Trial, candidates, tune
+from pskem.workflow.tuning import Candidate, Search, Trial, candidates, tune
 
 __all__ = [
     "Candidate",
     "Predictor",
+    "Search",
     "Task",
     "Trained",
     "Trial",

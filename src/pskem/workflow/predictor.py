@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -9,7 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.persistence import load, read_header
-from pskem.tables import TARGET, Columns, TableError, align, is_named, labels_of, read_parts
+from pskem.tables import (
+    TARGET,
+    Columns,
+    TableError,
+    align,
+    is_named,
+    labels_of,
+    read_parts,
+    unknown_allowed,
+    unknown_categories,
+)
 
 __all__ = ["Predictor"]
 
@@ -61,16 +72,22 @@ class Predictor(NamedTuple):
         """Data frames of kept columns, the prediction and, if asked for, all probabilities."""
         import pandas as pd
 
-        for frame, X in self._parts(source, subset, data_home):
+        made = ["prediction", *(f"p({name})" for name in self.classes if proba)]
+        taken = [name for name in keep if name in made]
+        if taken:
+            raise TableError(f"The column {taken[0]!r} cannot be kept: the output has its own.")
+        used = self.columns.used if self.columns is not None else []
+        # What is only copied is copied as it is written.
+        verbatim = [name for name in keep if name not in used]
+        for frame, X in self._parts(source, subset, data_home, verbatim):
             missing = [name for name in keep if name not in frame.columns]
             if missing:
                 raise TableError(f"There is no column {missing[0]!r} to keep.")
-            p = self.model.predict_proba(X)
-            columns = {name: frame[name].to_numpy() for name in keep}
-            columns["prediction"] = self.classes[p.argmax(axis=1)]
-            if proba:
-                columns |= {f"p({c})": p[:, j] for j, c in enumerate(self.classes)}
-            yield pd.DataFrame(columns)
+            p = self._proba(X)
+            labels = self.classes[p.argmax(axis=1)]
+            columns = [labels, *(p.T if proba else ())]
+            kept = {name: frame[name].to_numpy() for name in keep}
+            yield pd.DataFrame({**kept, **dict(zip(made, columns, strict=True))})
 
     def judged(
         self, source: str, target: str, subset: str | None = None, data_home: Any = None
@@ -81,7 +98,7 @@ class Predictor(NamedTuple):
         """
         labels, probabilities, n_without = [], [], 0
         known = {str(name): j for j, name in enumerate(self.classes)}
-        for frame, X in self._parts(source, subset, data_home):
+        for frame, X in self._parts(source, subset, data_home, [target], target):
             y, present = labels_of(frame, target)
             n_without += int((~present).sum())
             if not len(y):
@@ -93,25 +110,55 @@ class Predictor(NamedTuple):
                     f" was not trained on. It knows {', '.join(list(known)[:20])}."
                 )
             labels.append(np.array([known[str(value)] for value in y], dtype=np.intp))
-            probabilities.append(self.model.predict_proba(X[present]))
+            probabilities.append(self._proba(X[present]))
         if not labels:
             raise TableError(f"The column {target!r} holds no class in any row.")
         return np.concatenate(labels), np.concatenate(probabilities), n_without
 
-    def _parts(self, source: str, subset: str | None, data_home: Any) -> Iterator[tuple[Any, Any]]:
+    def _parts(
+        self,
+        source: str,
+        subset: str | None,
+        data_home: Any,
+        verbatim: Sequence[str],
+        target: str | None = None,
+    ) -> Iterator[tuple[Any, Any]]:
         """A table in parts, each as it is and as the model wants it."""
+        target = TARGET if is_named(source) else target
         categorical = self.columns.categorical if self.columns is not None else []
-        types = dict.fromkeys(categorical, str)
-        for frame in read_parts(source, subset, data_home, types=types):
-            yield frame, self._features(frame)
+        told: set[tuple[str, str]] = set()
+        for frame in read_parts(source, subset, data_home, categorical, verbatim):
+            X = self._features(frame, target)
+            self._tell_unknown(X, told)
+            yield frame, X
 
-    def _features(self, frame: Any) -> Any:
+    def _proba(self, X: Any) -> NDArray[np.floating]:
+        with unknown_allowed():
+            proba: NDArray[np.floating] = self.model.predict_proba(X)
+        return proba
+
+    def _tell_unknown(self, X: Any, told: set[tuple[str, str]]) -> None:
+        """Warn of categories that the training did not see, once each."""
+        if self.columns is None or not self.columns.categorical:
+            return
+        for name, values in unknown_categories(self.model, X).items():
+            new = [value for value in values if (name, value) not in told]
+            told.update((name, value) for value in new)
+            if new:
+                warnings.warn(
+                    f"The column {name!r} holds {', '.join(map(repr, new[:5]))}, which the training"
+                    " did not see; it counts as a rare value or, if there were none, as the first.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+    def _features(self, frame: Any, target: str | None) -> Any:
         if self.columns is not None:
             return align(frame, self.columns)
         names = getattr(self.model, "feature_names_in_", None)
         if names is not None:
             return align(frame, Columns(list(names), [], {}))
-        numbers = frame.select_dtypes("number")
+        numbers = frame.drop(columns=target or [], errors="ignore").select_dtypes("number")
         n = self.model.n_features_in_
         if numbers.shape[1] != n:
             raise TableError(

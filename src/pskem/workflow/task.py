@@ -56,8 +56,7 @@ class Task(NamedTuple):
         data_home: Any = None,
     ) -> Self:
         """Read a table; rows without a class are left out."""
-        types = dict.fromkeys(categorical, str)
-        frame = read_table(source, subset, data_home, types)
+        frame = read_table(source, subset, data_home, text=categorical, verbatim=[target])
         y, present = labels_of(frame, target)
         classes, counts = np.unique(y, return_counts=True)
         if len(classes) < 2:
@@ -66,10 +65,11 @@ class Task(NamedTuple):
                 " classifier needs two at least."
             )
         if counts.min() < SMALLEST_CLASS:
-            rare = ", ".join(str(name) for name in classes[counts < SMALLEST_CLASS][:5])
+            rare = [str(name) for name in classes[counts < SMALLEST_CLASS]]
             raise TableError(
-                f"The column {target!r} holds class(es) with a single row: {rare}. Leave these rows"
-                " out, join the classes, or name another target."
+                f"The column {target!r} holds {len(rare):,} class(es) with a single row:"
+                f" {', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}. Leave these rows out,"
+                " join the classes, or name another target."
             )
         if not present.all():
             frame = frame[present]

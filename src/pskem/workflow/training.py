@@ -10,15 +10,24 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from pskem.checks import check_n_components
 from pskem.classifier import SharedKernelClassifier
 from pskem.files import check_place
 from pskem.partition import partition_features
 from pskem.persistence import ModelFileError, read_header, save
-from pskem.tables import TableError
+from pskem.tables import TableError, category_features, unknown_allowed
 from pskem.training import split
 from pskem.workflow.task import Task
 
-__all__ = ["Trained", "check_model_place", "suggest_n_components", "suggest_reg_covar", "train"]
+__all__ = [
+    "Trained",
+    "check_model_place",
+    "complete",
+    "hold_out",
+    "suggest_n_components",
+    "suggest_reg_covar",
+    "train",
+]
 
 #: Training samples per kernel and parameter of its mean that the suggested K leaves.
 SAMPLES_PER_MEAN = 5
@@ -44,6 +53,40 @@ def suggest_reg_covar(task: Task) -> float:
     """The estimator's own floor for large tables of numbers, a higher one for others."""
     default: float = SharedKernelClassifier().reg_covar
     return HIGH_FLOOR if task.columns.categorical or len(task.y) < FEW_ROWS else default
+
+
+def complete(
+    classifier: SharedKernelClassifier,
+    encoder: Pipeline,
+    task: Task,
+    n_samples: int,
+    n_features: int,
+) -> SharedKernelClassifier:
+    """A copy of the classifier with settings from the data where it has None, and its blocks.
+
+    The features of each category make a block of their own, with a kernel for each of its values:
+    in one block with numbers, kernels would gather around categories, also around those that tell
+    nothing of the class.
+    """
+    model = clone(classifier)
+    categories = category_features(encoder)
+    numbers = np.setdiff1d(np.arange(n_features), np.concatenate([[-1], *categories]))
+    if model.n_components is None:
+        n_classes = len(np.unique(task.y))
+        K = suggest_n_components(n_samples, max(1, len(numbers)), n_classes, model.n_blocks)
+        model.set_params(n_components=K)
+    if model.reg_covar is None:
+        model.set_params(reg_covar=suggest_reg_covar(task))
+    if not categories:
+        return model
+    parts: list[NDArray[np.intp]] = []
+    if len(numbers):
+        settings = (model.n_blocks, model.partition, model.random_state)
+        parts = [numbers[part] for part in partition_features(len(numbers), *settings)]
+    kernels = check_n_components(model.n_components, len(parts))
+    kernels += [len(features) + 1 for features in categories]
+    blocks = [features.tolist() for features in (*parts, *categories)]
+    return model.set_params(n_blocks="auto", partition=blocks, n_components=kernels)
 
 
 def check_model_place(path: Any) -> None:
@@ -124,7 +167,7 @@ def train(
     The held-out rows are not seen by any step. With early stopping they choose the pass. Settings
     of the classifier that are None are completed from the data.
     """
-    rows, held_out = _split(task.y, validation_fraction, classifier.random_state)
+    rows, held_out = hold_out(task.y, validation_fraction, classifier.random_state)
     if classifier.early_stopping and not len(held_out):
         raise TableError(
             "Early stopping needs rows to validate on: hold out a larger fraction, or train"
@@ -132,16 +175,12 @@ def train(
         )
     encoder = clone(task.encoder)
     X, y = encoder.fit_transform(task.X.iloc[rows]), task.y[rows]
-    model = clone(classifier)
-    if model.n_components is None:
-        n_classes = len(np.unique(y))
-        K = suggest_n_components(len(X), X.shape[1], n_classes, model.n_blocks)
-        model.set_params(n_components=K)
-    if model.reg_covar is None:
-        model.set_params(reg_covar=suggest_reg_covar(task))
+    model = complete(classifier, encoder, task, *X.shape)
     watched: dict[str, Any] = {}
     if len(held_out):
-        watched = {"X_val": encoder.transform(task.X.iloc[held_out]), "y_val": task.y[held_out]}
+        with unknown_allowed():
+            X_val = encoder.transform(task.X.iloc[held_out])
+        watched = {"X_val": X_val, "y_val": task.y[held_out]}
     model.fit(X, y, **watched)
     validated = float(model.score(watched["X_val"], watched["y_val"])) if watched else None
     accuracy = float(model.score(X, y))
@@ -150,7 +189,7 @@ def train(
     return Trained(pipeline, task, len(rows), len(held_out), accuracy, validated)
 
 
-def _split(
+def hold_out(
     y: NDArray[Any], fraction: float, random_state: Any
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows to train on and rows to hold out, a fraction of every class as far as it goes."""

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
 
 from pskem.classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES
+from pskem.tables import category_features, unknown_allowed
 from pskem.workflow.task import Task
-from pskem.workflow.training import suggest_reg_covar
+from pskem.workflow.training import complete, hold_out
 
-__all__ = ["Candidate", "Trial", "candidates", "make_folds", "tune"]
+__all__ = ["Candidate", "Search", "Trial", "candidates", "make_folds", "tune"]
 
 FloatArray = NDArray[np.floating]
-#: A training part and a test part: X, y, X, y.
-Fold = tuple[FloatArray, NDArray[Any], FloatArray, NDArray[Any]]
 
 KERNELS = (1, 2, 4, 8, 16, 32, 64, 128)
 #: Features per block that are tried, besides one block for all.
@@ -30,6 +30,19 @@ BLOCK_SIZES = (16, 8)
 #: Training samples per kernel, at least.
 SAMPLES_PER_KERNEL = 10
 SMALLEST_PROBABILITY = 1e-15
+#: Rows that a search uses at most, and the share of its time that may go into encoding folds.
+MOST_ROWS = 20_000
+FOLDS_SHARE = 0.3
+
+
+class Fold(NamedTuple):
+    """A training part, its fitted encoder and a test part."""
+
+    encoder: Pipeline
+    X: FloatArray
+    y: NDArray[Any]
+    X_test: FloatArray
+    y_test: NDArray[Any]
 
 
 class Candidate(NamedTuple):
@@ -70,21 +83,41 @@ def candidates(n_samples: int, n_features: int, n_classes: int) -> list[Candidat
     return sorted(grid, key=lambda candidate: (candidate.cost(n_samples, n_features), candidate))
 
 
-def make_folds(task: Task, n_folds: int, seed: int) -> list[Fold]:
+def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> list[Fold]:
     """Encoded folds, each class in each of them as far as it goes.
 
-    The encoder is fitted on the training part of each fold alone.
+    The encoder is fitted on the training part of each fold alone. After the first two, folds are
+    made only while there is time.
     """
     from sklearn.model_selection import StratifiedKFold
 
+    start = time.monotonic()
     _, counts = np.unique(task.y, return_counts=True)
     splitter = StratifiedKFold(min(n_folds, int(counts.min())), shuffle=True, random_state=seed)
-    folds = []
+    folds: list[Fold] = []
     for train, test in splitter.split(np.zeros(len(task.y)), task.y):
+        if len(folds) >= 2 and time.monotonic() - start > seconds:
+            break
         encoder = clone(task.encoder)
         X = encoder.fit_transform(task.X.iloc[train])
-        folds.append((X, task.y[train], encoder.transform(task.X.iloc[test]), task.y[test]))
+        with unknown_allowed():
+            X_test = encoder.transform(task.X.iloc[test])
+        folds.append(Fold(encoder, X, task.y[train], X_test, task.y[test]))
     return folds
+
+
+class Search(NamedTuple):
+    """What a search found.
+
+    trials : the best first
+    n_candidates : settings that there were to try
+    n_rows, n_folds : rows and folds of the cross-validation
+    """
+
+    trials: list[Trial]
+    n_candidates: int
+    n_rows: int
+    n_folds: int
 
 
 def tune(
@@ -93,42 +126,50 @@ def tune(
     n_folds: int,
     budget: float,
     observe: Callable[[Trial, int, int], None] = lambda trial, done, left: None,
-) -> list[Trial]:
-    """Cross-validate candidates until the budget, in seconds, is used up; the best comes first.
+) -> Search:
+    """Cross-validate candidates until the budget, in seconds, is used up.
 
-    The first candidate is always tried; one that by its cost would go over the budget is left
-    out. ``observe`` sees each trial, how many candidates have been seen to and how many are left.
+    Large tables are searched by a part of their rows. The first candidate is always tried; one that
+    by its cost would go over the budget is left out. ``observe`` sees each trial, how many
+    candidates have been seen to and how many are left.
     """
     start = time.monotonic()
-    folds = make_folds(task, n_folds, classifier.random_state)
-    n_samples, n_features = folds[0][0].shape
-    grid = candidates(n_samples, n_features, len(np.unique(task.y)))
-    settings = clone(classifier).set_params(reg_covar=suggest_reg_covar(task))
+    if len(task.y) > MOST_ROWS:
+        _, rows = hold_out(task.y, MOST_ROWS / len(task.y), classifier.random_state)
+        task = task._replace(X=task.X.iloc[rows], y=task.y[rows])
+    folds = make_folds(task, n_folds, classifier.random_state, FOLDS_SHARE * budget)
+    n_samples, n_features = folds[0].X.shape
+    n_numbers = n_features - sum(map(len, category_features(folds[0].encoder)))
+    grid = candidates(n_samples, max(1, n_numbers), len(np.unique(task.y)))
     trials: list[Trial] = []
     rate = 0.0  # seconds per unit of cost; for small costs this is mostly overhead
     for i, candidate in enumerate(grid):
         cost = candidate.cost(n_samples, n_features)
         if trials and time.monotonic() - start + rate * cost > budget:
             continue
-        trial = _try(settings, candidate, folds)
+        trial = _try(clone(classifier).set_params(reg_covar=None), candidate, task, folds)
         rate = trial.seconds / cost
         trials.append(trial)
         observe(trial, i + 1, len(grid) - i - 1)
-    return sorted(trials, key=lambda trial: trial.merit, reverse=True)
+    trials.sort(key=lambda trial: trial.merit, reverse=True)
+    return Search(trials, len(grid), len(task.y), len(folds))
 
 
-def _try(classifier: SharedKernelClassifier, candidate: Candidate, folds: Sequence[Fold]) -> Trial:
+def _try(
+    classifier: SharedKernelClassifier, candidate: Candidate, task: Task, folds: Sequence[Fold]
+) -> Trial:
     accuracies, losses = [], []
     start = time.monotonic()
-    for X_train, y_train, X_test, y_test in folds:
-        model = clone(classifier).set_params(**candidate._asdict())
+    classifier.set_params(**candidate._asdict())
+    for fold in folds:
+        model = complete(classifier, fold.encoder, task, *fold.X.shape)
         with warnings.catch_warnings():
             # Many candidates are too large for the data; the table shows that they lose.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(X_train, y_train)
-        proba = model.predict_proba(X_test)
-        own = proba[np.arange(len(y_test)), np.searchsorted(model.classes_, y_test)]
-        accuracies.append(np.mean(model.classes_[proba.argmax(axis=1)] == y_test))
+            model.fit(fold.X, fold.y)
+        proba = model.predict_proba(fold.X_test)
+        own = proba[np.arange(len(fold.y_test)), np.searchsorted(model.classes_, fold.y_test)]
+        accuracies.append(np.mean(model.classes_[proba.argmax(axis=1)] == fold.y_test))
         losses.append(-np.log(np.maximum(own, SMALLEST_PROBABILITY)).mean())
     seconds = time.monotonic() - start
     return Trial(candidate, np.array(accuracies), np.array(losses), seconds)
