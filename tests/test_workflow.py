@@ -220,9 +220,12 @@ def test_only_model_files_are_written_over(tmp_path, trained):
 # Tuning
 
 
-def test_candidates_suit_the_data_and_come_by_cost():
-    grid = candidates(1000, 20, 10)
-    costs = [candidate.cost(1000, 20) for candidate in grid]
+def test_candidates_suit_the_data_and_the_likely_ones_come_first():
+    grid = candidates(1000, 20, 10)  # 20 kernels would be suggested
+    kernels = [candidate.n_components for candidate in grid]
+    assert kernels[: len(grid) // 4] == [16] * (len(grid) // 4)
+    assert set(kernels[len(grid) // 4 : 3 * len(grid) // 4]) == {8, 32}
+    costs = [candidate.cost(1000, 20) for candidate in grid if candidate.n_components == 16]
     assert costs == sorted(costs)
     assert len(set(grid)) == len(grid)
     assert {candidate.covariance_type for candidate in grid} == {

@@ -18,7 +18,7 @@ from pskem.classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES
 from pskem.tables import category_features, unknown_allowed
 from pskem.workflow.task import Task
-from pskem.workflow.training import complete, hold_out
+from pskem.workflow.training import complete, hold_out, suggest_n_components
 
 __all__ = ["Candidate", "Search", "Trial", "candidates", "make_folds", "tune"]
 
@@ -74,13 +74,23 @@ class Trial(NamedTuple):
 
 
 def candidates(n_samples: int, n_features: int, n_classes: int) -> list[Candidate]:
-    """A grid of settings that suit the data, the cheapest first."""
+    """A grid of settings that suit the data.
+
+    Those with about as many kernels as would be suggested come first, the cheapest of them before
+    others: time may end the search early.
+    """
     blocks = sorted({1, *(-(-n_features // size) for size in BLOCK_SIZES)})
     fewest = max(1, n_classes // 2)
     most = max(fewest, n_samples // SAMPLES_PER_KERNEL)
     kernels = [K for K in KERNELS if fewest <= K <= most] or [fewest]
     grid = (Candidate(*settings) for settings in product(kernels, blocks, STRUCTURES))
-    return sorted(grid, key=lambda candidate: (candidate.cost(n_samples, n_features), candidate))
+    suggested = suggest_n_components(n_samples, n_features, n_classes, "auto")
+
+    def rank(candidate: Candidate) -> tuple[float, float, Candidate]:
+        distance = abs(np.log2(candidate.n_components / suggested))
+        return round(distance), candidate.cost(n_samples, n_features), candidate
+
+    return sorted(grid, key=rank)
 
 
 def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> list[Fold]:
