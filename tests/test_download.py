@@ -44,6 +44,12 @@ def test_data_folder_is_the_argument_else_the_variable_else_a_cache(monkeypatch,
     assert cache.is_absolute()
 
 
+def test_unknown_data_sets_are_named():
+    for function in (fetch, is_present):
+        with pytest.raises(ValueError, match=r"name='cats' is not known\. Accepted: 'rice', 'iono"):
+            function("cats")
+
+
 def test_without_pooch_the_error_says_how_to_go_on(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(DatasetError, match=r"pip install 'pskem\[data\]'"):

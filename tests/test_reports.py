@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
 from pskem import SharedKernelClassifier
+from pskem.model import count_at_floor
 from pskem.progress import PassBar
 from pskem.training import Progress
 from reference import COVARIANCE_TYPES
@@ -89,6 +90,9 @@ def test_reaching_a_floor_that_is_meant_to_be_felt_is_no_trouble(rng):
     model = SharedKernelClassifier(n_components=4, reg_covar=0.01, random_state=0).fit(X, y)
     smallest = np.linalg.eigvalsh(model.blocks_[0].covariances / np.outer(X.std(0), X.std(0)))
     assert np.isclose(smallest.min(), 0.01)
+    n = int((np.abs(smallest.min(axis=1) - 0.01) < 1e-9).sum())
+    assert count_at_floor(model.blocks_, 0.01) == n >= 1
+    assert count_at_floor(model.blocks_, 0.001) == 0
 
 
 def test_constant_features_are_no_collapse(labelled):

@@ -22,6 +22,7 @@ __all__ = [
     "HELD",
     "Block",
     "block_log_likelihoods",
+    "count_at_floor",
     "draw",
     "expand",
     "information_criteria",
@@ -222,6 +223,15 @@ def information_criteria(
     """From the log likelihood of the blocks on so many samples."""
     p = n_parameters(blocks)
     return Criteria(2.0 * p - 2.0 * log_likelihood, p * log(n_samples) - 2.0 * log_likelihood)
+
+
+def count_at_floor(blocks: Sequence[Block], floor: float) -> int:
+    """Kernels whose smallest variance, relative to that of the data, is the floor."""
+    smallest = [
+        np.linalg.eigvalsh(block.structure.dense(block.kernels.covariances, *block.means.shape))
+        for block in blocks
+    ]
+    return int(sum((values.min(axis=1) <= floor * (1.0 + 1e-6)).sum() for values in smallest))
 
 
 def shared_proportion(blocks: Sequence[Block], threshold: float) -> float:

@@ -44,12 +44,14 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
     model = trained.classifier
     classes = [str(name) for name in model.classes_[:10]] + ["..."] * (len(model.classes_) > 10)
     kernels = ", ".join(str(len(block.means)) for block in model.blocks_)
+    low = trained.n_at_floor
+    floor = f", {low} at the floor of reg-covar {model.reg_covar:g}" if low else ""
     validated = trained.validation_accuracy
     return [
         ("rows", f"{trained.n_train:,} to train, {trained.n_validation:,} to validate"),
         ("features", f"{model.n_features_in_} in {len(model.blocks_)} block(s)"),
         ("classes", ", ".join(classes)),
-        ("kernels", f"{kernels} ({model.covariance_type})"),
+        ("kernels", f"{kernels} ({model.covariance_type}){floor}"),
         ("passes", f"{model.n_iter_} in {seconds:.1f} s, {trained.ending}"),
         ("log likelihood per row", f"{trained.log_likelihood:.4f}"),
         ("training accuracy", percent(trained.training_accuracy)),

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pskem.checks import check_choice
 from pskem.datasets.catalogue import CATALOGUE, Dataset, File
 from pskem.datasets.readers import FormatError
 from pskem.files import atomic_write
@@ -65,6 +66,7 @@ def find(folder: Path, dataset: Dataset, file: File) -> Path | None:
 
 def is_present(name: str, data_home: Any = None) -> bool:
     """Whether all files of a data set are in the data folder."""
+    check_choice("name", name, list(CATALOGUE))
     folder, dataset = data_folder(data_home), CATALOGUE[name]
     return all(find(folder, dataset, file) is not None for file in dataset.files)
 
@@ -85,6 +87,7 @@ def fetch(name: str, data_home: Any = None, progress: bool | None = None) -> lis
     -------
     paths : list of Path
     """
+    check_choice("name", name, list(CATALOGUE))
     dataset = CATALOGUE[name]
     folder = data_folder(data_home)
     missing = [file for file in dataset.files if find(folder, dataset, file) is None]

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from pskem.checks import check_n_components
 from pskem.classifier import SharedKernelClassifier
 from pskem.files import check_place
+from pskem.model import count_at_floor
 from pskem.partition import partition_features
 from pskem.persistence import ModelFileError, read_header, save
 from pskem.tables import TableError, category_features, unknown_allowed
@@ -129,6 +130,11 @@ class Trained(NamedTuple):
             return f"pass {model.best_iter_} kept"
         return "converged" if model.converged_.all() else "not converged"
 
+    @property
+    def n_at_floor(self) -> int:
+        """Kernels that would have collapsed further, were it not for ``reg_covar``."""
+        return count_at_floor(self.classifier.blocks_, self.classifier.reg_covar)
+
     def summary(self) -> dict[str, Any]:
         """The same as plain values."""
         model = self.classifier
@@ -138,6 +144,8 @@ class Trained(NamedTuple):
             "n_features": model.n_features_in_,
             "n_blocks": len(model.blocks_),
             "n_components": [len(block.means) for block in model.blocks_],
+            "n_at_floor": self.n_at_floor,
+            "reg_covar": model.reg_covar,
             "covariance_type": model.covariance_type,
             "classes": model.classes_.tolist(),
             "n_iter": model.n_iter_,
