@@ -316,6 +316,9 @@ def test_demo_compares_on_one_split_and_writes_a_page(iris_folder, capsys):
     accuracy = {entry["name"]: entry["accuracy"] for entry in result["entries"]}
     assert set(accuracy) == {"shared kernels", "LDA", "QDA", "kNN", "RBF-SVM"}
     assert accuracy["shared kernels"] > accuracy["LDA"] > 0.9
+    losses = {entry["name"]: entry["log_loss"] for entry in result["entries"]}
+    assert losses.pop("RBF-SVM") is None  # it has no probabilities
+    assert min(losses, key=losses.get) == "shared kernels"  # as the README says
     page = (iris_folder / "page.html").read_text()
     assert page.count("data:image/png;base64,") == 4
     for name in accuracy:
