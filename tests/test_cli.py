@@ -121,7 +121,7 @@ def test_fit_remarks_go_to_stderr_and_can_be_silenced(iris_folder, capsys):
     assert run([*command, "--quiet"]) == 0
     assert capsys.readouterr().err == ""
     assert run([*command, "--drop", "site", "--categorical", "id", "-q"]) == 0
-    metadata = read_header("train.pskem").metadata
+    metadata = read_header("train.pskem").metadata["table"]
     assert metadata["categorical"] == ["id"]
     assert metadata["dropped"] == {"site": "as asked"}
 
@@ -277,7 +277,7 @@ def test_inspect_prints_what_is_in_the_file(iris_model, capsys):
     assert [block["n_components"] for block in result["blocks"]] == classifier.n_components
     held = (classifier.blocks_[0].weights >= 0.01).sum(axis=1)
     assert result["blocks"][0]["kernels_per_class"] == held.tolist()
-    assert result["metadata"]["target"] == "species"
+    assert result["metadata"]["table"]["target"] == "species"
     assert run(["inspect", "model.pskem"]) == 0
     out = capsys.readouterr().out
     assert "shared proportion" in out

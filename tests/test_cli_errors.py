@@ -38,6 +38,8 @@ WRONG = {
     "folder as model": (["inspect", "."], 1, "is a folder, not a model file"),
     "own column": (["predict", "model.pskem", "iris", "--keep", "prediction"], 1, "cannot be kept"),
     "class dropped": (["fit", "train.csv", "-t", "species", "--drop", "species"], 1, "no feature"),
+    "no fraction": (["fit", "train.csv", "--validation-fraction", "nan"], 2, "not a finite number"),
+    "no time": (["tune", "train.csv", "--seconds", "nan"], 2, "not a finite number"),
     "negative seed": (["fit", "train.csv", "-t", "species", "--seed", "-1"], 2, "--random-state"),
     "foreign model": (["predict", "train.csv", "test.csv"], 1, "is not a model file of pskem"),
     "other columns": (["predict", "model.pskem", "iris.tsv"], 1, "There is no file"),

@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 import pskem
 from pskem import SharedKernelClassifier
@@ -131,6 +132,8 @@ FORGERIES = {
     "a pipeline without steps": {"estimator": "Pipeline", "state": {}},
     "strides of texts": {"array": 0, "strides": ["8"]},
     "strides of another shape": {"array": 0, "strides": [8, 8, 8, 8, 8]},
+    "strides that overlap": {"array": 0, "strides": [0]},
+    "a random state beyond": {"random_state": [0, 10**9, 0, 0.0]},
     "strides to the moon": {"array": 0, "strides": [10**15]},
 }
 
@@ -179,6 +182,16 @@ def test_what_would_grow_when_read_is_not_read(saved, compression, monkeypatch):
 def test_other_members_are_refused(saved, name):
     forge(saved, arrays={name: b"x"})
     with pytest.raises(ModelFileError, match="other members"):
+        pskem.load(saved)
+
+
+def test_an_array_is_there_once(saved):
+    state = {"copy": {"array": 0}, "with_mean": True}
+    forge(saved, replace_model({"estimator": "StandardScaler", "state": state}))
+    assert isinstance(pskem.load(saved), StandardScaler)
+    state["with_mean"] = {"array": 0}  # and a file could ask for any amount of memory
+    forge(saved, replace_model({"estimator": "StandardScaler", "state": state}))
+    with pytest.raises(ModelFileError, match="refers to array 0 twice"):
         pskem.load(saved)
 
 

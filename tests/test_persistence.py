@@ -202,6 +202,14 @@ def test_views_come_back_with_their_layout(rng, tmp_path, view):
     assert loaded.mean_.flags.writeable
 
 
+def test_views_that_overlap_themselves_are_taken_by_their_values(tmp_path):
+    scaler = StandardScaler()
+    scaler.mean_ = np.broadcast_to(np.array([[0.0], [-0.0]]), (2, 3))
+    loaded = round_trip(scaler, tmp_path)
+    assert loaded.mean_.tobytes() == scaler.mean_.tobytes()
+    assert loaded.mean_.strides == (24, 8)
+
+
 def test_a_column_of_a_huge_array_is_stored_alone(tmp_path):
     scaler = StandardScaler()
     scaler.mean_ = np.zeros((100, 10_000))[:, 3]

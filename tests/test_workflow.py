@@ -13,7 +13,7 @@ import pskem
 from pskem import SharedKernelClassifier, SharedKernelDensity
 from pskem.persistence import read_header
 from pskem.preprocessing import paper_features
-from pskem.tables import TableError
+from pskem.tables import TableError, write_parts
 from pskem.workflow import Predictor, Task, candidates, check_model_place, train, tune, tuning
 from pskem.workflow.training import hold_out, suggest_n_components, suggest_reg_covar
 
@@ -152,7 +152,7 @@ def test_the_suggested_floor_is_high_for_few_rows_and_for_categories(table):
 def test_a_saved_model_predicts_the_table_as_the_trained_one(table, trained, tmp_path, monkeypatch):
     path = tmp_path / "model.pskem"
     trained.save(path)
-    assert read_header(path).metadata["target"] == "species"
+    assert read_header(path).metadata["table"]["target"] == "species"
     predictor = Predictor.load(path)
     whole = pd.concat(predictor.predictions(str(table), proba=True, keep=["id"]))
     assert list(whole.columns) == ["id", "prediction", "p(a)", "p(b)", "p(c)"]
@@ -182,6 +182,70 @@ def test_judging_takes_rows_with_a_class_and_counts_the_others(table, trained, t
     other.assign(species=None).to_csv(tmp_path / "none.csv", index=False)
     with pytest.raises(TableError, match="holds no class"):
         predictor.judged(str(tmp_path / "none.csv"), "species")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_kept_columns_come_out_as_they_went_in(table, trained, tmp_path, monkeypatch, kind):
+    frame = pd.read_csv(table)
+    n = len(frame)
+    text = ["" if i < 3 else f"{i:04}" for i in range(n)]
+    frame = frame.assign(
+        code=text,
+        big=pd.array([None if i == 4 else 2**60 + i for i in range(n)], dtype="Int64"),
+        late=[None] * (n - 1) + ["x"],
+    )
+    path = str(tmp_path / f"kept.{kind}")
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    trained.save(tmp_path / "model.pskem")
+    predictor = Predictor.load(tmp_path / "model.pskem")
+    keep = ["code", "big", "late", "width", "colour"]
+    without = pd.concat(predictor.predictions(path, proba=True))
+    monkeypatch.setattr("pskem.tables.reading.read_parts.__defaults__", (None, None, (), (), 3))
+    out = str(tmp_path / "out.parquet")
+    write_parts(predictor.predictions(path, proba=True, keep=keep), out)
+    read = pd.read_parquet(out, dtype_backend="numpy_nullable")
+    assert read["code"].tolist() == text
+    assert [str(v) for v in read["big"][[0, 5]]] == [str(2**60), str(2**60 + 5)]
+    assert read["late"].tolist()[-1] == "x"
+    assert read["colour"].tolist() == frame["colour"].tolist()
+    np.testing.assert_allclose(read["width"].astype(float), frame["width"], rtol=1e-15)
+    np.testing.assert_allclose(read.iloc[:, -3:].astype(float), without.iloc[:, -3:], rtol=1e-12)
+
+
+def test_classes_are_known_by_text_or_by_value(tmp_path, rng):
+    n = 90
+    y = np.arange(n) % 3
+    frame = pd.DataFrame({"x": rng.standard_normal(n) + 9.0 * y})
+    classes = {
+        "whole.csv": ["0.0", "1.0", "2.0"],
+        "fractions.csv": ["0.5", "1.0", "2.0"],
+        "codes.csv": ["00", "01", "02"],
+    }
+    for name, texts in classes.items():
+        path = tmp_path / name
+        frame.assign(c=np.array(texts)[y]).to_csv(path, index=False)
+        train(Task.read(str(path), "c"), SharedKernelClassifier(**UNSET)).save(tmp_path / "m")
+        predictor = Predictor.load(tmp_path / "m")
+        values = np.array([float(text) for text in texts])[y]
+        frame.assign(c=values).to_parquet(tmp_path / "t.parquet")
+        frame.assign(c=values)[y > 0].to_parquet(tmp_path / "part.parquet")
+        for other, rows in ((path, y >= 0), ("t.parquet", y >= 0), ("part.parquet", y > 0)):
+            labels, _, _ = predictor.judged(str(tmp_path / other), "c")
+            np.testing.assert_array_equal(labels, y[rows])
+        again = train(Task.read(str(tmp_path / "t.parquet"), "c"), SharedKernelClassifier(**UNSET))
+        again.save(tmp_path / "m")
+        labels, _, _ = Predictor.load(tmp_path / "m").judged(str(path), "c")
+        np.testing.assert_array_equal(labels, y)
+
+
+def test_metadata_of_others_are_no_table(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    model = SharedKernelClassifier(n_components=4, random_state=0).fit(X, y)
+    pskem.save(model, tmp_path / "m", metadata={"numeric": True, "target": 3})
+    assert Predictor.load(tmp_path / "m").columns is None
+    pskem.save(model, tmp_path / "m", metadata={"table": {"numeric": []}})
+    with pytest.raises(TableError, match="does not say rightly"):
+        Predictor.load(tmp_path / "m")
 
 
 def test_bare_models_take_columns_by_name_or_by_number(tmp_path):
@@ -278,6 +342,42 @@ def test_without_time_the_first_candidate_is_still_tried(table):
     assert len(found.trials) == 1
     assert found.n_folds == 2
     assert found.n_candidates > 10
+
+
+def test_candidates_that_would_take_too_long_are_left_out(table, monkeypatch):
+    task = Task.read(str(table), "species")
+    clock = [0.0]
+    monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
+
+    def trial(classifier, candidate, task, folds):
+        seconds = candidate.cost(*folds[0].X.shape) / 1e4
+        clock[0] += seconds
+        return tuning.Trial(candidate, np.zeros(3), np.zeros(3), seconds)
+
+    monkeypatch.setattr(tuning, "_try", trial)
+    whole = tune(task, SharedKernelClassifier(random_state=0), n_folds=3, budget=1e9)
+    total = sum(trial.seconds for trial in whole.trials)
+    for budget in (0.3 * total, 0.6 * total):
+        clock[0] = 0.0
+        found = tune(task, SharedKernelClassifier(random_state=0), n_folds=3, budget=budget)
+        assert clock[0] <= budget
+        assert 1 < len(found.trials) < found.n_candidates
+
+
+def test_tables_of_categories_have_nothing_to_search_but_the_kind(tmp_path, rng):
+    y = np.arange(60) % 2
+    frame = pd.DataFrame({"a": np.where(rng.random(60) < 0.9, y, 1 - y), "y": y})
+    frame["a"] = frame["a"].map({0: "no", 1: "yes"})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    task = Task.read(str(tmp_path / "t.csv"), "y")
+    found = tune(task, SharedKernelClassifier(random_state=0), n_folds=3, budget=60.0)
+    assert found.n_candidates == 4
+    assert found.trials[0].accuracies.mean() > 0.8
+    frame["a"] = ["yes"] + ["no"] * 59
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    task = Task.read(str(tmp_path / "t.csv"), "y")
+    with pytest.raises(TableError, match="No column varies within a fold"):
+        tune(task, SharedKernelClassifier(random_state=0), n_folds=3, budget=60.0)
 
 
 def test_large_tables_are_searched_by_a_part_of_their_rows(table, monkeypatch):

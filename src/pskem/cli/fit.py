@@ -10,7 +10,7 @@ import click
 
 from pskem.cli.console import facts, on_terminal, print_json
 from pskem.cli.learning import read_task, training_facts
-from pskem.cli.options import learning_options, model_options
+from pskem.cli.options import finite, learning_options, model_options
 
 __all__ = ["fit"]
 
@@ -28,6 +28,7 @@ Examples:
 @click.option(
     "--validation-fraction",
     type=click.FloatRange(0.0, 0.9),
+    callback=finite,
     default=0.1,
     show_default=True,
     help="Part of the rows that is held out to measure accuracy after every pass; 0 trains on all.",

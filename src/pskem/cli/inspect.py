@@ -33,6 +33,7 @@ def inspect(model: str, as_json: bool) -> None:
     """
     from pskem.model import HELD, shared_proportion
     from pskem.persistence import load, read_header
+    from pskem.workflow.task import TABLE
 
     header, loaded = read_header(model), load(model)
     classifier = loaded[-1] if hasattr(loaded, "steps") else loaded
@@ -68,7 +69,7 @@ def inspect(model: str, as_json: bool) -> None:
             }
         )
         return
-    about = header.metadata
+    about = header.metadata.get(TABLE, {})
     facts(
         [
             ("model", type(classifier).__name__),

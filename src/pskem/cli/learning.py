@@ -43,7 +43,10 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
     """What there is to say of a training."""
     model = trained.classifier
     classes = [str(name) for name in model.classes_[:10]] + ["..."] * (len(model.classes_) > 10)
-    kernels = ", ".join(str(len(block.means)) for block in model.blocks_)
+    numbers = [len(block.means) for block in model.blocks_]
+    kernels = ", ".join(map(str, numbers))
+    if len(set(numbers)) == 1 and len(numbers) > 1:
+        kernels = f"{len(numbers)} x {numbers[0]}"
     low = trained.n_at_floor
     floor = f", {low} at the floor of reg-covar {model.reg_covar:g}" if low else ""
     validated = trained.validation_accuracy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from pskem.structures import STRUCTURES
 __all__ = [
     "as_json",
     "debug_option",
+    "finite",
     "home_option",
     "learning_options",
     "model_argument",
@@ -57,6 +59,13 @@ def _blocks(ctx: Any, param: Any, value: str) -> Any:
         return value if value == "auto" else int(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is neither a number nor auto.") from None
+
+
+def finite(ctx: Any, param: Any, value: float) -> float:
+    """Refuse nan, which is in no range and outside none."""
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number.")
+    return value
 
 
 #: Whoever runs the commands looks for this one itself.

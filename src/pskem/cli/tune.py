@@ -12,7 +12,7 @@ import numpy as np
 
 from pskem.cli.console import facts, on_terminal, percent, print_json, remark, table
 from pskem.cli.learning import read_task, training_facts
-from pskem.cli.options import learning_options
+from pskem.cli.options import finite, learning_options
 
 if TYPE_CHECKING:
     from pskem.workflow import Search, Task, Trial
@@ -33,6 +33,7 @@ Examples:
 @click.option(
     "--seconds",
     type=click.FloatRange(0.0),
+    callback=finite,
     default=60.0,
     show_default=True,
     help="Time budget of the search.",

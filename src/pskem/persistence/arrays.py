@@ -44,35 +44,38 @@ def from_bytes(content: bytes) -> NDArray[Any]:
 def layout_of(array: NDArray[Any]) -> list[int] | None:
     """Strides of an array that is a view of a larger one; None if it is contiguous.
 
-    Matrix products depend on them in the last bits.
+    Matrix products depend on them in the last bits. A view of a much larger array, or one that
+    overlaps itself, is taken by its values alone.
     """
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return None
     strides = list(array.strides)
-    return strides if _fits(array.shape, strides, array.nbytes) else None
+    return strides if _can_have(array, strides) else None
 
 
-def _fits(shape: tuple[int, ...], strides: list[int], n_bytes: int) -> bool:
-    return len(strides) == len(shape) and _extent(shape, strides) <= SPARSEST * n_bytes
-
-
-def _extent(shape: tuple[int, ...], strides: list[int]) -> int:
-    """Bytes from the first to the last element."""
-    return sum((n - 1) * abs(stride) for n, stride in zip(shape, strides, strict=True))
+def _can_have(array: NDArray[Any], strides: list[int]) -> bool:
+    """Whether an array of these strides would not overlap itself and not be much larger."""
+    if len(strides) != array.ndim:
+        return False
+    extent = array.itemsize
+    for stride, n in sorted((abs(s), n) for s, n in zip(strides, array.shape, strict=True)):
+        if n > 1 and stride < extent:
+            return False
+        extent += (n - 1) * stride
+    return array.size > 0 and extent <= SPARSEST * array.nbytes
 
 
 def with_layout(array: NDArray[Any], strides: Any) -> NDArray[Any]:
     """The same values in an array of these strides."""
     whole = isinstance(strides, list) and all(type(stride) is int for stride in strides)
-    if not whole or array.size == 0 or not _fits(array.shape, strides, array.nbytes):
+    if not whole or not _can_have(array, strides):
         raise ArrayError(f"cannot have the strides {strides!r}")
-    memory = np.zeros(_extent(array.shape, strides) + array.itemsize, dtype=np.uint8)
+    steps = [(n - 1) * stride for n, stride in zip(array.shape, strides, strict=True)]
+    memory = np.zeros(sum(map(abs, steps)) + array.itemsize, dtype=np.uint8)
     # A negative stride starts at the end of its axis.
-    start = sum((n - 1) * -s for n, s in zip(array.shape, strides, strict=True) if s < 0)
+    start = -sum(step for step in steps if step < 0)
     view: NDArray[Any] = np.ndarray(
         array.shape, array.dtype, buffer=memory.data, offset=start, strides=tuple(strides)
     )
     view[...] = array
-    if not np.array_equal(view, array, equal_nan=array.dtype.kind == "f"):
-        raise ArrayError(f"overlaps itself with the strides {strides!r}")
     return view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -121,7 +121,7 @@ def _check_estimator(name: str, state: dict[str, Any], where: str) -> None:
         )
 
 
-def decode(tree: Tree, arrays: Sequence[NDArray[Any]], depth: int = 0) -> Any:
+def decode(tree: Tree, arrays: list[NDArray[Any] | None], depth: int = 0) -> Any:
     """The value of a tree. Raises CodecError for anything that :func:`encode` does not make."""
     if depth > DEEPEST:
         raise CodecError("it is nested too deeply")
@@ -143,13 +143,17 @@ def decode(tree: Tree, arrays: Sequence[NDArray[Any]], depth: int = 0) -> Any:
 
 
 Inner = Callable[[Tree], Any]
-Arrays = Sequence[NDArray[Any]]
+#: Each is there to be taken once.
+Arrays = list[NDArray[Any] | None]
 
 
 def _array(index: Any, arrays: Arrays) -> NDArray[Any]:
     if type(index) is not int or not 0 <= index < len(arrays):
         raise CodecError(f"it refers to array {index!r} of {len(arrays)}")
-    return arrays[index]
+    array, arrays[index] = arrays[index], None
+    if array is None:
+        raise CodecError(f"it refers to array {index} twice")
+    return array
 
 
 def _decode_array(tree: Any, arrays: Arrays, inner: Inner) -> NDArray[Any]:
@@ -189,6 +193,8 @@ def _decode_objects(tree: Any, arrays: Arrays, inner: Inner) -> NDArray[Any]:
 
 def _decode_random_state(tree: Any, arrays: Arrays, inner: Inner) -> np.random.RandomState:
     index, position, has_gauss, gauss = tree["random_state"]
+    if position not in range(625) or has_gauss not in (0, 1):
+        raise CodecError(f"it holds a random state at position {position!r}")
     state = np.random.RandomState()
     state.set_state(("MT19937", _array(index, arrays), int(position), int(has_gauss), float(gauss)))
     return state

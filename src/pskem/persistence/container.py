@@ -136,7 +136,9 @@ def load(path: Any) -> Any:
     """
     manifest, archive = _open(path)
     with archive, _refusing(path):
-        arrays = [_array(archive, i) for i in range(len(archive.namelist()) - 1)]
+        arrays: list[NDArray[Any] | None] = [
+            _array(archive, i) for i in range(len(archive.namelist()) - 1)
+        ]
         model = decode(manifest["model"], arrays)
         if known_name(model) is None:
             raise CodecError("it holds no estimator")
@@ -222,7 +224,8 @@ def _refusing(path: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ModelFileError(f"{path} is not a valid model file: {error}.") from None
+        reason = str(error).rstrip(".")
+        raise ModelFileError(f"{path} is not a valid model file: {reason}.") from None
 
 
 def _array(archive: zipfile.ZipFile, i: int) -> NDArray[Any]:

@@ -8,12 +8,22 @@ from pskem.tables.encoding import (
     unknown_allowed,
     unknown_categories,
 )
-from pskem.tables.reading import EMBEDDED, TARGET, TableError, is_named, read_parts, read_table
+from pskem.tables.reading import (
+    EMBEDDED,
+    MISSING,
+    TARGET,
+    TableError,
+    is_named,
+    is_text,
+    read_parts,
+    read_table,
+)
 from pskem.tables.writing import check_output, write_parts
 
 __all__ = [
     "EMBEDDED",
     "IMAGES",
+    "MISSING",
     "TARGET",
     "Columns",
     "TableError",
@@ -22,6 +32,7 @@ __all__ = [
     "category_features",
     "check_output",
     "is_named",
+    "is_text",
     "labels_of",
     "make_encoder",
     "read_parts",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.tables.reading import TableError
+from pskem.tables.reading import MISSING, TableError
 
 __all__ = ["Columns", "align", "all_numeric", "labels_of", "sort_columns"]
 
@@ -136,21 +136,32 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
         raise TableError(
             f"There is no column {target!r} to take the classes from. {_listing(known)}"
         )
-    import pandas as pd
-
     column = frame[target]
     present = (column.notna() & (column.astype(object) != "")).to_numpy()
     values = column[present]
-    numbers = pd.to_numeric(values.astype(object), errors="coerce").to_numpy(dtype=np.float64)
-    whole = bool(np.all(np.isfinite(numbers) & (numbers == np.floor(numbers))))
-    if not whole and np.isfinite(numbers).all() and len(np.unique(numbers)) > MAX_NUMBER_CLASSES:
+    fractions = _fractions(values)
+    if len(fractions) > MAX_NUMBER_CLASSES:
         raise TableError(
-            f"The column {target!r} holds {len(np.unique(numbers)):,} different numbers:"
+            f"The column {target!r} holds {len(fractions):,} different numbers with fractions:"
             " measurements, it seems, not classes. Name a column of classes as the target."
         )
-    if not _holds_numbers(values):
-        return _texts(values).to_numpy(dtype=object).astype(str), present
-    return numbers.astype(np.int64) if whole else numbers, present
+    if _holds_numbers(values) and not len(fractions):
+        return values.to_numpy(dtype=np.int64), present
+    return _texts(values).to_numpy(dtype=object).astype(str), present
+
+
+def _fractions(values: Any) -> Any:
+    """The different numbers with fractions in a column, if it holds nothing but numbers."""
+    import pandas as pd
+    from pandas.api import types
+
+    if types.is_integer_dtype(values) or types.is_bool_dtype(values):
+        return np.empty(0)
+    texts = values.astype(str) if not _holds_numbers(values) else values
+    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    if np.isnan(numbers).any():
+        return np.empty(0)
+    return np.unique(numbers[~np.isfinite(numbers) | (numbers != np.floor(numbers))])
 
 
 def align(frame: Any, columns: Columns) -> Any:
@@ -180,8 +191,8 @@ def _numbers(column: Any) -> Any:
     if not _holds_numbers(column):
         texts = column.astype(str).str.strip()
         numbers = pd.to_numeric(texts.where(column.notna()), errors="coerce")
-        slips = column[numbers.isna() & column.notna() & (texts != "")]
-        if len(slips) > (1.0 - NUMBER_SHARE) * len(column):
+        slips = column[numbers.isna() & column.notna() & ~texts.isin(MISSING)]
+        if len(slips) and numbers.isna().all():
             raise TableError(
                 f"The column {column.name!r} holds texts, such as {slips.iloc[0]!r}, where the"
                 " model expects numbers."
@@ -208,7 +219,7 @@ def _texts(column: Any) -> Any:
     """A column as texts, each value in one spelling whatever else the column holds."""
     from pandas.api import types
 
-    if types.is_float_dtype(column):  # as whole numbers are, next to missing ones
+    if types.is_float_dtype(column):  # as whole numbers may be, next to missing ones
         return column.map(_number_text, na_action="ignore").astype(object)
     return column.astype(str).astype(object).replace(TRUTH)
 

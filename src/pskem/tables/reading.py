@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
+import io
+import lzma
 import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +21,13 @@ from pskem.datasets.readers import FormatError, read_arff
 
 __all__ = [
     "EMBEDDED",
+    "MISSING",
     "PARQUET",
     "SEPARATORS",
     "TARGET",
     "TableError",
     "is_named",
+    "is_text",
     "read_parts",
     "read_table",
     "suffix_of",
@@ -28,7 +35,7 @@ __all__ = [
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 PARQUET = (".parquet", ".pq")
-COMPRESSED = (".gz", ".bz2", ".xz")
+COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 #: Small data sets that come with scikit-learn.
 EMBEDDED = ("digits", "iris", "wine", "breast_cancer")
 NAMED = (*EMBEDDED, *CATALOGUE)
@@ -39,9 +46,11 @@ MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-#: Rows that are read at a time, and rows that tell how numbers are written.
+#: Rows that are read at a time, and lines that tell how a file is written.
 ROWS = 20_000
-ROWS_TO_GUESS = 100
+LINES_TO_GUESS = 100
+#: Types of whole numbers, by the names that pandas has for them.
+WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
 
 
 class TableError(ValueError):
@@ -54,7 +63,7 @@ class Wishes(NamedTuple):
     rows : rows of a part, or None for all at once
     text : columns to take for text whatever they hold, for text files, whose parts would be
         guessed one by one
-    verbatim : columns in which a text like NA stands for itself, and only nothing is missing
+    verbatim : columns to take as they are written, in which a text like NA stands for itself
     """
 
     rows: int | None
@@ -68,6 +77,11 @@ Reader = Callable[[str, Wishes], Iterator[Any]]
 def is_named(source: str) -> bool:
     """Whether a source is the name of a data set; a file of that name goes first."""
     return source in NAMED and not Path(source).is_file()
+
+
+def is_text(source: str) -> bool:
+    """Whether a source is a text file or stdin, in which everything is written as text."""
+    return source == "-" or (not is_named(source) and suffix_of(source) in SEPARATORS)
 
 
 def suffix_of(path: str) -> str:
@@ -110,7 +124,7 @@ def read_parts(
         return
     if subset is not None:
         raise TableError(f"{source} has no subsets, only the named image sets do.")
-    name = "What came on stdin" if source == "-" else source
+    name = _spoken(source)
     reader = _reader(source)
     n_rows = 0
     try:
@@ -127,11 +141,15 @@ def read_parts(
             f"{name} is not text in UTF-8 ({error.reason} at byte {error.start:,}). Save it as"
             " UTF-8, for example with: iconv -f latin1 -t utf-8."
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, csv.Error, lzma.LZMAError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise TableError(f"{name} cannot be read: {reason}") from error
     if n_rows == 0:
         raise TableError(f"{name} has no rows.")
+
+
+def _spoken(source: str) -> str:
+    return "What came on stdin" if source == "-" else source
 
 
 def _reader(source: str) -> Reader:
@@ -141,7 +159,7 @@ def _reader(source: str) -> Reader:
         raise TableError(f"There is no file {source}{known}.")
     if Path(source).is_dir():
         raise TableError(f"{source} is a folder; name a file.")
-    compressed = source.lower().endswith(COMPRESSED)
+    compressed = source.lower().endswith(tuple(COMPRESSED))
     if suffix not in READERS or (compressed and suffix not in SEPARATORS):
         raise TableError(
             f"{source} is not of a known kind. Accepted: {', '.join(READERS)} (text also"
@@ -152,64 +170,83 @@ def _reader(source: str) -> Reader:
 
 
 class _Dialect(NamedTuple):
-    """How a text file is written, from its first lines."""
+    """How a text file is written."""
 
     separator: str
     decimal: str
     header: list[str]
 
 
-def _dialect(source: str, separator: str) -> _Dialect:
-    """Semicolons instead of commas, and then decimal commas, are told from the first lines."""
-    import pandas as pd
-
-    if source == "-":
-        header = next(csv.reader([sys.stdin.readline().lstrip("\ufeff")]), [])
+def _dialect(lines: list[str], separator: str) -> _Dialect:
+    """From the first lines: semicolons instead of commas, and then perhaps decimal commas."""
+    header = next(csv.reader(lines, delimiter=separator), [])
+    if separator != ",":
+        return _Dialect(separator, ".", header)
+    other = next(csv.reader(lines, delimiter=";"), [])
+    if len(other) <= len(header):
         return _Dialect(",", ".", header)
-    # One column, as nothing that could separate others occurs: the lines as they are.
-    lines = pd.read_csv(
-        source, sep="\x01", header=None, nrows=ROWS_TO_GUESS, dtype=str, quoting=csv.QUOTE_NONE
-    )
-    first, *others = lines[0].fillna("").tolist()
-    if separator == "," and ";" in first and "," not in first:
-        comma = any(re.search(r"(^|;)\s*-?\d+,\d+\s*(;|$)", line) for line in others)
-        separator, decimal = ";", "," if comma else "."
-    else:
-        decimal = "."
-    return _Dialect(separator, decimal, next(csv.reader([first], delimiter=separator)))
+    number = re.compile(r"(^|;)\s*-?\d+,\d+\s*(;|$)")
+    return _Dialect(";", "," if any(map(number.search, lines[1:])) else ".", other)
+
+
+class _Replay(io.TextIOBase):
+    """A stream of which some lines have been read, from its beginning."""
+
+    def __init__(self, lines: list[str], stream: Any) -> None:
+        self._head = io.StringIO("".join(lines), newline="")
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> str:
+        if size is None or size < 0:
+            return self._head.read() + str(self._stream.read())
+        return self._head.read(size) or str(self._stream.read(size))
+
+    def readline(self, size: int = -1) -> str:  # type: ignore[override]
+        return self._head.readline(size) or str(self._stream.readline(size))
+
+
+def _first_lines(source: str) -> list[str]:
+    if source == "-":
+        lines = list(islice(sys.stdin, LINES_TO_GUESS))
+        return [line.removeprefix("\ufeff") for line in lines[:1]] + lines[1:]
+    opener: Any = COMPRESSED.get(Path(source).suffix.lower(), open)
+    with opener(source, "rt", encoding="utf-8-sig", newline="") as stream:
+        return list(islice(stream, LINES_TO_GUESS))
 
 
 def _text(separator: str) -> Reader:
     def read(source: str, wishes: Wishes) -> Iterator[Any]:
         import pandas as pd
 
-        dialect = _dialect(source, separator)
+        lines = _first_lines(source)
+        if not lines:
+            raise TableError(f"{_spoken(source)} is empty.")
+        dialect = _dialect(lines, separator)
         header = [name.strip() or f"Unnamed: {i}" for i, name in enumerate(dialect.header)]
-        twice = sorted({name for name in header if header.count(name) > 1})
-        if twice:
-            raise TableError(f"{source} has several columns called {twice[0]!r}.")
+        _check_unique(source, header)
         options: dict[str, Any] = {
             "sep": dialect.separator,
             "decimal": dialect.decimal,
             "skipinitialspace": True,
             "index_col": False,
+            "header": 0,
             "names": header,
-            "header": None if source == "-" else 0,  # the first line of stdin has been read
             "dtype": dict.fromkeys([*wishes.text, *wishes.verbatim], str),
             "keep_default_na": False,
-            "na_values": {
-                name: [""] if name in wishes.verbatim else list(MISSING) for name in header
-            },
+            "na_values": {name: list(MISSING) for name in header if name not in wishes.verbatim},
         }
-        stream: Any = sys.stdin if source == "-" else source
+        stream: Any = _Replay(lines, sys.stdin) if source == "-" else source
         if wishes.rows is None:  # the types of columns are then guessed from all rows
-            with _whole_rows(source):
+            with _whole_rows(source, header):
                 frame = pd.read_csv(stream, low_memory=False, **options)
             yield frame
             return
         with pd.read_csv(stream, chunksize=wishes.rows, **options) as parts:
             while True:
-                with _whole_rows(source):
+                with _whole_rows(source, header):
                     part = next(parts, None)
                 if part is None:
                     return
@@ -218,8 +255,14 @@ def _text(separator: str) -> Reader:
     return read
 
 
+def _check_unique(source: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TableError(f"{_spoken(source)} has several columns called {twice[0]!r}.")
+
+
 @contextmanager
-def _whole_rows(source: str) -> Iterator[None]:
+def _whole_rows(source: str, header: list[str]) -> Iterator[None]:
     """Refuse rows that have more fields than the header, of which pandas would drop some."""
     import pandas as pd
 
@@ -228,18 +271,36 @@ def _whole_rows(source: str) -> Iterator[None]:
         try:
             yield
         except pd.errors.ParserWarning:
-            raise TableError(f"{source} has rows with more fields than its header.") from None
+            raise TableError(
+                f"{_spoken(source)} has rows with more fields than its first line, which is read as"
+                f" the names of {len(header)} column(s): {', '.join(header)[:60]!r}."
+            ) from None
 
 
 def _parquet(source: str, wishes: Wishes) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
-    if wishes.rows is None:
-        yield pq.read_table(source).to_pandas()
-        return
     with pq.ParquetFile(source) as file:
+        _check_unique(source, file.schema_arrow.names)
+        if wishes.rows is None:
+            yield _from_arrow(file.read(), wishes)
+            return
         for batch in file.iter_batches(batch_size=wishes.rows):
-            yield batch.to_pandas()
+            yield _from_arrow(batch, wishes)
+
+
+def _from_arrow(table: Any, wishes: Wishes) -> Any:
+    """A data frame in which whole numbers stay whole beside missing ones, and an index a column."""
+    import pandas as pd
+    import pyarrow as pa
+
+    whole = {getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in WHOLE}
+    frame = table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
+    for name in wishes.verbatim:
+        if name in frame.columns:  # with its own type, whatever a part of its rows holds
+            frame[name] = table.column(name).to_pandas(types_mapper=pd.ArrowDtype)
+    unnamed = [name for name in frame.columns if re.fullmatch(r"__index_level_\d+__", name)]
+    return frame.drop(columns=unnamed)
 
 
 def _arff(source: str, wishes: Wishes) -> Iterator[Any]:

@@ -53,7 +53,7 @@ def _write_parquet(parts: Iterable[Any], stream: Any) -> int:
         for part in parts:
             table = pa.Table.from_pandas(part, preserve_index=False)
             writer = writer or pq.ParquetWriter(stream, table.schema)
-            writer.write_table(table.cast(writer.schema))
+            writer.write_table(table)
             n_rows += len(part)
     finally:
         if writer is not None:

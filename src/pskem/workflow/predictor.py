@@ -11,18 +11,29 @@ from numpy.typing import NDArray
 
 from pskem.persistence import load, read_header
 from pskem.tables import (
+    MISSING,
     TARGET,
     Columns,
     TableError,
     align,
     is_named,
+    is_text,
     labels_of,
     read_parts,
     unknown_allowed,
     unknown_categories,
 )
+from pskem.workflow.task import TABLE
 
 __all__ = ["Predictor"]
+
+
+def _value(text: str) -> float | None:
+    """The number that a text is, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 class Predictor(NamedTuple):
@@ -41,10 +52,14 @@ class Predictor(NamedTuple):
             raise TableError(
                 f"{path} holds a {type(model).__name__}, which is no fitted classifier."
             )
-        columns = None
-        if "numeric" in metadata:
-            columns = Columns(metadata["numeric"], metadata["categorical"], metadata["dropped"])
-        return cls(model, columns, metadata.get("target"))
+        table = metadata.get(TABLE)
+        if table is None:
+            return cls(model, None, None)
+        try:
+            columns = Columns(table["numeric"], table["categorical"], table["dropped"])
+            return cls(model, columns, str(table["target"]))
+        except (KeyError, TypeError):
+            raise TableError(f"{path} does not say rightly which table it is for.") from None
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -70,24 +85,19 @@ class Predictor(NamedTuple):
         data_home: Any = None,
     ) -> Iterator[Any]:
         """Data frames of kept columns, the prediction and, if asked for, all probabilities."""
-        import pandas as pd
-
         made = ["prediction", *(f"p({name})" for name in self.classes if proba)]
         taken = [name for name in keep if name in made]
         if taken:
             raise TableError(f"The column {taken[0]!r} cannot be kept: the output has its own.")
-        used = self.columns.used if self.columns is not None else []
-        # What is only copied is copied as it is written.
-        verbatim = [name for name in keep if name not in used]
-        for frame, X in self._parts(source, subset, data_home, verbatim):
+        for frame, X in self._parts(source, subset, data_home, keep):
             missing = [name for name in keep if name not in frame.columns]
             if missing:
                 raise TableError(f"There is no column {missing[0]!r} to keep.")
             p = self._proba(X)
             labels = self.classes[p.argmax(axis=1)]
             columns = [labels, *(p.T if proba else ())]
-            kept = {name: frame[name].to_numpy() for name in keep}
-            yield pd.DataFrame({**kept, **dict(zip(made, columns, strict=True))})
+            kept = frame[list(keep)].reset_index(drop=True)
+            yield kept.assign(**dict(zip(made, columns, strict=True)))
 
     def judged(
         self, source: str, target: str, subset: str | None = None, data_home: Any = None
@@ -97,23 +107,31 @@ class Predictor(NamedTuple):
         The third value counts the rows without one.
         """
         labels, probabilities, n_without = [], [], 0
-        known = {str(name): j for j, name in enumerate(self.classes)}
         for frame, X in self._parts(source, subset, data_home, [target], target):
             y, present = labels_of(frame, target)
             n_without += int((~present).sum())
             if not len(y):
                 continue
-            unknown = sorted({str(value) for value in y} - set(known))
-            if unknown:
-                raise TableError(
-                    f"The column {target!r} holds class(es) {', '.join(unknown[:5])} that the model"
-                    f" was not trained on. It knows {', '.join(list(known)[:20])}."
-                )
-            labels.append(np.array([known[str(value)] for value in y], dtype=np.intp))
+            labels.append(self._positions(y, target))
             probabilities.append(self._proba(X[present]))
         if not labels:
             raise TableError(f"The column {target!r} holds no class in any row.")
         return np.concatenate(labels), np.concatenate(probabilities), n_without
+
+    def _positions(self, y: NDArray[Any], target: str) -> NDArray[np.intp]:
+        """Labels as positions in the classes: by their text or, where all are numbers, by value."""
+        by_text = {str(name): j for j, name in enumerate(self.classes)}
+        by_value = {_value(text): j for text, j in by_text.items()}
+        by_value = {} if None in by_value else by_value
+        texts = map(str, np.unique(y))
+        found = {text: by_text.get(text, by_value.get(_value(text))) for text in texts}
+        unknown = [text for text, position in found.items() if position is None]
+        if unknown:
+            raise TableError(
+                f"The column {target!r} holds class(es) {', '.join(unknown[:5])} that the model"
+                f" was not trained on. It knows {', '.join(list(by_text)[:20])}."
+            )
+        return np.array([found[str(value)] for value in y], dtype=np.intp)
 
     def _parts(
         self,
@@ -128,7 +146,10 @@ class Predictor(NamedTuple):
         categorical = self.columns.categorical if self.columns is not None else []
         told: set[tuple[str, str]] = set()
         for frame in read_parts(source, subset, data_home, categorical, verbatim):
-            X = self._features(frame, target)
+            # In features a text like NA still stands for a gap.
+            kept = [name for name in verbatim if name in frame.columns and is_text(source)]
+            gaps = {name: frame[name].mask(frame[name].isin(MISSING)) for name in kept}
+            X = self._features(frame.assign(**gaps), target)
             self._tell_unknown(X, told)
             yield frame, X
 
@@ -163,6 +184,6 @@ class Predictor(NamedTuple):
         if numbers.shape[1] != n:
             raise TableError(
                 f"The model takes {n} columns of numbers without names; the table has"
-                f" {numbers.shape[1]}."
+                f" {numbers.shape[1]}: {', '.join(map(str, numbers.columns[:20]))}."
             )
         return numbers.to_numpy(dtype=np.float64)

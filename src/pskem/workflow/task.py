@@ -21,8 +21,10 @@ from pskem.tables import (
     sort_columns,
 )
 
-__all__ = ["Task"]
+__all__ = ["TABLE", "Task"]
 
+#: Where a model file says what table it is for.
+TABLE = "table"
 #: Classes of fewer rows than this cannot be learnt and validated.
 SMALLEST_CLASS = 2
 
@@ -93,4 +95,4 @@ class Task(NamedTuple):
     @property
     def metadata(self) -> dict[str, Any]:
         """What a model file needs in order to read tables like this one."""
-        return {"source": self.source, "target": self.target, **self.columns._asdict()}
+        return {TABLE: {"source": self.source, "target": self.target, **self.columns._asdict()}}

@@ -67,7 +67,7 @@ def complete(
 
     The features of each category make a block of their own, with a kernel for each of its values:
     in one block with numbers, kernels would gather around categories, also around those that tell
-    nothing of the class.
+    nothing of the class. The settings of blocks and kernels are for the numbers.
     """
     model = clone(classifier)
     categories = category_features(encoder)
@@ -81,10 +81,11 @@ def complete(
     if not categories:
         return model
     parts: list[NDArray[np.intp]] = []
+    kernels: list[int] = []
     if len(numbers):
         settings = (model.n_blocks, model.partition, model.random_state)
         parts = [numbers[part] for part in partition_features(len(numbers), *settings)]
-    kernels = check_n_components(model.n_components, len(parts))
+        kernels = check_n_components(model.n_components, len(parts))
     kernels += [len(features) + 1 for features in categories]
     blocks = [features.tolist() for features in (*parts, *categories)]
     return model.set_params(n_blocks="auto", partition=blocks, n_components=kernels)

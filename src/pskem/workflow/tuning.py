@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from pskem.classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES
-from pskem.tables import category_features, unknown_allowed
+from pskem.tables import TableError, category_features, unknown_allowed
 from pskem.workflow.task import Task
 from pskem.workflow.training import complete, hold_out, suggest_n_components
 
@@ -79,6 +79,8 @@ def candidates(n_samples: int, n_features: int, n_classes: int) -> list[Candidat
     Those with about as many kernels as would be suggested come first, the cheapest of them before
     others: time may end the search early.
     """
+    if n_features == 0:  # categories alone have a kernel for each value
+        return [Candidate(1, 1, kind) for kind in STRUCTURES]
     blocks = sorted({1, *(-(-n_features // size) for size in BLOCK_SIZES)})
     fewest = max(1, n_classes // 2)
     most = max(fewest, n_samples // SAMPLES_PER_KERNEL)
@@ -108,6 +110,8 @@ def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> 
     for train, test in splitter.split(np.zeros(len(task.y)), task.y):
         if len(folds) >= 2 and time.monotonic() - start > seconds:
             break
+        if not (task.columns.numeric or (task.X.iloc[train].nunique(dropna=False) > 1).any()):
+            raise TableError("No column varies within a fold; use fewer folds, or more rows.")
         encoder = clone(task.encoder)
         X = encoder.fit_transform(task.X.iloc[train])
         with unknown_allowed():
@@ -150,7 +154,7 @@ def tune(
     folds = make_folds(task, n_folds, classifier.random_state, FOLDS_SHARE * budget)
     n_samples, n_features = folds[0].X.shape
     n_numbers = n_features - sum(map(len, category_features(folds[0].encoder)))
-    grid = candidates(n_samples, max(1, n_numbers), len(np.unique(task.y)))
+    grid = candidates(n_samples, n_numbers, len(np.unique(task.y)))
     trials: list[Trial] = []
     rate = 0.0  # seconds per unit of cost; for small costs this is mostly overhead
     for i, candidate in enumerate(grid):
