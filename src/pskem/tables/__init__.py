@@ -10,14 +10,14 @@ from pskem.tables.encoding import (
 )
 from pskem.tables.reading import (
     EMBEDDED,
-    MISSING,
     TARGET,
-    TableError,
     is_named,
     is_text,
     read_parts,
     read_table,
 )
+from pskem.tables.seam import TableError
+from pskem.tables.text import MISSING
 from pskem.tables.writing import check_output, write_parts
 
 __all__ = [

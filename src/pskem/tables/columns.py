@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.tables.reading import MISSING, TableError
+from pskem.tables.seam import TableError
+from pskem.tables.text import MISSING
 
 __all__ = ["Columns", "align", "all_numeric", "labels_of", "sort_columns"]
 

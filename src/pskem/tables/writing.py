@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pskem.files import replacing
-from pskem.tables.reading import PARQUET, SEPARATORS, TableError
+from pskem.tables.reading import PARQUET
+from pskem.tables.seam import TableError
+from pskem.tables.text import SEPARATORS
 
 __all__ = ["check_output", "write_parts"]
 
