@@ -10,11 +10,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks import imports, machine, memory, passes, plot, threads
+from benchmarks import features, imports, machine, memory, passes, plot, threads
 from benchmarks.peers import PEERS
 from benchmarks.report import RESULTS, tables
 
-SECTIONS = ("passes", "threads", "memory", "import")
+SECTIONS = ("passes", "threads", "memory", "import", "features")
 
 
 def _choice(text: str, known: list[str], option: str) -> list[str]:
@@ -84,6 +84,9 @@ def main() -> None:
     if "import" in sections:
         _say("import")
         record["import"] = imports.measure(rounds=3 if quick else 11)
+    if "features" in sections:
+        _say("features")
+        record["features"] = features.measure(quick)
     record["seconds"] = time.perf_counter() - start
 
     print(tables(record))

@@ -258,6 +258,18 @@ def _goals_table(record: Record) -> str:
                 _met(imports["extra_seconds"] <= imports["target"]),
             ]
         )
+    features = record.get("features", {})
+    if features:
+        rows.append(
+            [
+                "The paper's {n_features} features of {N} images, {side} x {side}, one core".format(
+                    **features
+                ),
+                f"{features['seconds']:.1f} s",
+                f"at most {features['target']:g} s",
+                _met(features["seconds"] <= features["target"]),
+            ]
+        )
     text = _markdown(["", "measured", "goal", "met"], rows) if rows else ""
     reasons = [
         f"{name.capitalize()} not measured: {section['skipped']}."
