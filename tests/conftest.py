@@ -6,12 +6,14 @@ import os
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
 from pskem import SharedKernelClassifier
 from pskem.cli.app import run
 from pskem.datasets import CATALOGUE
+from pskem.workflow import Task, train
 from published import publish
 
 
@@ -68,3 +70,43 @@ def iris_folder(tmp_path, monkeypatch):
 def iris_model(iris_folder):
     assert run(["fit", "train.csv", "--target", "species", "-o", "model.pskem", "-q"]) == 0
     return iris_folder / "model.pskem"
+
+
+@pytest.fixture
+def table(tmp_path, rng):
+    """A messy table: gaps, categories, truth values, an identifier, rows without a class."""
+    n = 400
+    y = rng.integers(3, size=n)
+    frame = pd.DataFrame(
+        {
+            "id": [f"row {i}" for i in range(n)],
+            "length": np.where(rng.random(n) < 0.05, np.nan, rng.standard_normal(n) + 3 * y),
+            "width": rng.standard_normal(n) * (1 + y),
+            "colour": np.array(["red", "green", "blue"])[np.where(rng.random(n) < 0.5, y, 0)],
+            "fresh": np.where(rng.random(n) < 0.5, "true", "false"),
+            "species": np.array(["a", "b", "c"])[y],
+        }
+    )
+    frame.loc[[3, 7], "species"] = None
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path / "table.csv"
+
+
+@pytest.fixture
+def trained(table):
+    task = Task.read(str(table), "species")
+    return train(
+        task, SharedKernelClassifier(n_components=None, reg_covar=None, random_state=0), 0.2
+    )
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(
+        {
+            "length": [1.5, np.nan, 3.25, -4.0],
+            "count": [1, 2, 3, 4],
+            "colour": ["red", "blué", None, "red"],
+            "species": ["a", "b", "a", "b"],
+        }
+    )

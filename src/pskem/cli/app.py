@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import warnings
 from typing import Any
 
@@ -59,9 +57,6 @@ for command in (demo, fit, tune, predict, evaluate, inspect, datasets):
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code."""
     debug = "--debug" in arguments
-    if threading.current_thread() is threading.main_thread():
-        # An end from outside should clear up as any other does.
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         if not debug:

@@ -59,9 +59,9 @@ def tune(
     """Choose K, blocks and covariance type for DATA by cross-validation, and save the best.
 
     Settings with about as many kernels as fit would choose come first, then others, until the time
-    budget is used up. The best by accuracy, and
-    of equals by log loss, is trained on all rows and saved. The accuracy of the best of many is a
-    little too good to be true: measure the model on rows that it has not seen.
+    budget is used up. The best by accuracy, and of equals by log loss, is trained on all rows and
+    saved. The accuracy of the best of many is a little too good to be true: measure the model on
+    rows that it has not seen.
     """
     from pskem.classifier import SharedKernelClassifier
     from pskem.workflow import train

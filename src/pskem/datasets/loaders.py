@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ def load_rice(
     data : Bunch
         With `data` (3810, 7), `target` (3810,), `feature_names`, `target_names`, `frame`, `DESCR`.
     """
-    (table,) = _read_all("rice", slice(None), data_home, lambda path, _: read_labelled_arff(path))
+    (table,) = _read_all("rice", slice(None), data_home, lambda f: read_labelled_arff(f.path))
     return _table("rice", table, return_X_y, as_frame)
 
 
@@ -99,7 +99,7 @@ def load_ionosphere(
         "ionosphere",
         slice(None),
         data_home,
-        lambda path, i: read_labelled_csv(path, 34, ["b", "g"]),
+        lambda f: read_labelled_csv(f.path, 34, ["b", "g"]),
     )
     return _table("ionosphere", table, return_X_y, as_frame)
 
@@ -195,7 +195,7 @@ def load_cifar10(
         `frame`, `DESCR`.
     """
     batches = {"train": slice(5), "test": slice(5, 6), "all": slice(6)}[_subset(subset)]
-    parts = _read_all("cifar-10", batches, data_home, lambda path, _: read_cifar(path))
+    parts = _read_all("cifar-10", batches, data_home, lambda f: read_cifar(f.path, f.content))
     data = np.concatenate([pixels for pixels, _ in parts])
     target = np.concatenate([labels for _, labels in parts]).astype(np.intp)
     images = data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
@@ -217,50 +217,54 @@ def _subset(subset: Any) -> str:
     return str(subset)
 
 
-def _read_all(
-    name: str, which: slice, data_home: Any, read: Callable[[Path, int], Any]
-) -> list[Any]:
-    """What a reader makes of files of a data set, which it gets with their positions.
+class _Found(NamedTuple):
+    """A file of a data set: where it lies, what is in it, and which of its files it is."""
+
+    path: Path
+    content: bytes
+    position: int
+
+
+def _read_all(name: str, which: slice, data_home: Any, read: Callable[[_Found], Any]) -> list[Any]:
+    """What a reader makes of files of a data set.
 
     Whatever is wrong with a file is told with what to do about it.
     """
     paths = fetch(name, data_home)
     files = list(enumerate(zip(paths, CATALOGUE[name].files, strict=True)))[which]
-    results = []
     try:
-        for i, (path, file) in files:
-            result = read(path, i)
-            # Last, as most files that are wrong can be told what is wrong with them.
-            n = len(result[0] if isinstance(result, tuple) else result)
-            if n != file.rows:
-                raise FormatError(f"{path} holds {n:,} rows; there should be {file.rows:,}.")
-            _check_published(path, file)
-            results.append(result)
+        return [_read(_Found(path, read_bytes(path), i), file, read) for i, (path, file) in files]
     except FormatError as error:
         raise DatasetError(
             f"{error} Remove the file and load again to download it anew, or replace it."
         ) from None
-    return results
 
 
-def _check_published(path: Path, file: File) -> None:
+def _read(found: _Found, file: File, read: Callable[[_Found], Any]) -> Any:
+    """One file, which is compared with the published one last: a reader has more to say."""
+    result = read(found)
+    n = len(result[0] if isinstance(result, tuple) else result)
+    if n != file.rows:
+        raise FormatError(f"{found.path} holds {n:,} rows; there should be {file.rows:,}.")
     try:
-        check_digest(read_bytes(path), file)
+        check_digest(found.content, file)
     except FormatError as error:
-        raise FormatError(f"{path} is not the published file: {error}.") from None
+        raise FormatError(f"{found.path} is not the published file: {error}.") from None
+    return result
 
 
 def _idx(name: str, subset: str, data_home: Any) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
     """Images (n, 28, 28) and labels (n,) of an MNIST-like data set."""
     which = {"train": slice(2), "test": slice(2, 4), "all": slice(4)}[_subset(subset)]
     # Images and labels stand in turn in the catalogue.
-    parts = _read_all(name, which, data_home, lambda path, i: _idx_part(path, images=i % 2 == 0))
+    parts = _read_all(name, which, data_home, lambda f: _idx_part(f, images=f.position % 2 == 0))
     images, labels = np.concatenate(parts[::2]), np.concatenate(parts[1::2])
     return images, labels.astype(np.intp)
 
 
-def _idx_part(path: Path, images: bool) -> NDArray[np.uint8]:
-    part = read_idx(path, 3 if images else 1)
+def _idx_part(found: _Found, images: bool) -> NDArray[np.uint8]:
+    path = found.path
+    part = read_idx(path, found.content, 3 if images else 1)
     if images and part.shape[1:] != (28, 28):
         raise FormatError(f"{path} holds images of {part.shape[1:]}; there should be (28, 28).")
     if not images and part.max(initial=0) > 9:

@@ -55,9 +55,8 @@ def read_bytes(path: Path) -> bytes:
         raise FormatError(f"{path} is not a complete gzip file ({error}).") from None
 
 
-def read_idx(path: Path, n_dimensions: int) -> NDArray[np.uint8]:
-    """An IDX file of unsigned bytes with so many dimensions, perhaps gzipped."""
-    content = read_bytes(path)
+def read_idx(path: Path, content: bytes, n_dimensions: int) -> NDArray[np.uint8]:
+    """The content of an IDX file of unsigned bytes with so many dimensions."""
     header = 4 + 4 * n_dimensions
     if len(content) < header or content[:4] != bytes([0, 0, IDX_UINT8, n_dimensions]):
         raise FormatError(
@@ -73,15 +72,14 @@ def read_idx(path: Path, n_dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
 
 
-def read_cifar(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def read_cifar(path: Path, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Planes (n, 3072), red then green then blue, and labels (n,) of one batch."""
-    content = np.fromfile(path, dtype=np.uint8)
     if len(content) == 0 or len(content) % CIFAR_ROW:
         raise FormatError(
             f"{path} holds {len(content):,} bytes, which is no multiple of the {CIFAR_ROW:,} bytes"
             " of a row of CIFAR-10's binary version."
         )
-    rows = content.reshape(-1, CIFAR_ROW)
+    rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, CIFAR_ROW)
     if rows[:, 0].max() > 9:
         raise FormatError(f"{path} holds labels up to {rows[:, 0].max()}; CIFAR-10 has 0 to 9.")
     return rows[:, 1:], rows[:, 0]

@@ -29,7 +29,7 @@ FORMAT_VERSION = 1
 MANIFEST = "pskem-model.json"
 #: The archive's comment, its last bytes: the SHA-256 of all bytes before, in hexadecimal.
 DIGEST_LENGTH = 64
-#: The bit of a member's flags that says so.
+#: Set in the flags of a member that is encrypted.
 ENCRYPTED = 0x1
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.tables.seam import TableError
+from pskem.tables.seam import TableError, check_unique
 from pskem.tables.text import MISSING
 
 __all__ = ["Columns", "align", "all_numeric", "labels_of", "sort_columns"]
@@ -50,9 +50,7 @@ def sort_columns(
 ) -> Columns:
     """Decide how each column of a table but the target is used."""
     known = list(map(str, frame.columns))
-    repeated = sorted({name for name in known if known.count(name) > 1})
-    if repeated:
-        raise TableError(f"The table has several columns called {repeated[0]!r}.")
+    check_unique("The table", known)
     for name in (*drop, *categorical):
         if name not in known:
             raise TableError(f"There is no column {name!r}. {_listing(known)}")

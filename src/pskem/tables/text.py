@@ -66,9 +66,6 @@ class _Replay(io.TextIOBase):
             return self._head.read() + str(self._stream.read())
         return self._head.read(size) or str(self._stream.read(size))
 
-    def readline(self, size: int = -1) -> str:  # type: ignore[override]
-        return self._head.readline(size) or str(self._stream.readline(size))
-
 
 def _first_lines(source: str) -> list[str]:
     if source == "-":

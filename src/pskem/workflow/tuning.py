@@ -158,7 +158,7 @@ def tune(
     trials: list[Trial] = []
     rate = 0.0  # seconds per unit of cost; for small costs this is mostly overhead
     for i, candidate in enumerate(grid):
-        cost = candidate.cost(n_samples, n_features)
+        cost = candidate.cost(n_samples, n_numbers)
         if trials and time.monotonic() - start + rate * cost > budget:
             continue
         trial = _try(clone(classifier).set_params(reg_covar=None), candidate, task, folds)
