@@ -135,3 +135,17 @@ def test_identical_starts_are_run_once(labelled, runs):
     runs.clear()
     model.set_params(n_init=5, warm_start=True).fit(X, y)
     assert len(runs) == 1
+
+
+def test_a_watcher_sees_the_blocks_of_every_pass_and_may_stop(labelled):
+    X, y = labelled
+    model = SharedKernelClassifier(n_components=4, n_blocks=2, max_iter=6, tol=0, random_state=0)
+    seen = []
+    model.fit(X, y, watch=seen.append)
+    assert len(seen) == model.n_iter_ == 6
+    for last, block in zip(seen[-1], model.blocks_, strict=True):
+        assert (last.means == block.means).all()
+        assert (last.weights == block.weights).all()
+    assert (seen[0][0].means != seen[1][0].means).any()
+    model.fit(X, y, watch=lambda blocks: np.allclose(blocks[0].means, seen[2][0].means))
+    assert model.n_iter_ == 3

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 from pskem import checks
 from pskem.callbacks import CallbackSupportMixin, with_callbacks
 from pskem.fitting import (
+    Watcher,
     all_or_nothing,
     check_common,
     check_unchanged,
@@ -204,7 +205,15 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         self.warm_start = warm_start
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        watch: Watcher | None = None,
+    ) -> Self:
         """Train the model.
 
         Parameters
@@ -216,6 +225,9 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
             Validation data. They are scored after every pass (`validation_scores_`); with
             ``early_stopping=True`` the best pass is kept, else the last one. In a pipeline they
             must have gone through the steps before this one.
+        watch : callable or None, default=None
+            Called after every pass with the list of blocks as they then are, in the units of X;
+            something true ends the training.
 
         Returns
         -------
@@ -255,7 +267,7 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
                 return {"blocks_": blocks, "classes_": classes, "class_prior_": prior}
 
             with workers(self.n_jobs) as parallel_map:
-                run = fit_blocks(self, plan, data, holdout, parallel_map, X, y, attributes)
+                run = fit_blocks(self, plan, data, holdout, parallel_map, X, y, attributes, watch)
 
         self.classes_ = classes
         self.class_prior_ = prior

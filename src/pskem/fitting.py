@@ -26,6 +26,7 @@ from pskem.structures import STRUCTURES, FloatArray
 from pskem.training import SMALLEST_FLOOR, Data, Holdout, Plan, Progress, Run, train
 
 __all__ = [
+    "Watcher",
     "all_or_nothing",
     "check_common",
     "check_unchanged",
@@ -37,6 +38,8 @@ __all__ = [
     "validated",
 ]
 
+#: Sees the blocks after a pass; something true asks for the training to stop.
+Watcher = Callable[[list[Block]], Any]
 #: Stands in for weights that underflowed, in a start that goes on from a fit. Zero would be final.
 SMALLEST_WEIGHT = 1e-300
 
@@ -177,10 +180,12 @@ def fit_blocks(
     X: FloatArray,
     y: Any,
     attributes: Callable[[list[Block]], dict[str, Any]],
+    watch: Watcher | None = None,
 ) -> Run:
     """Train, with the estimator's progress bar and callbacks; warn of what went wrong.
 
     ``attributes`` turns blocks into fitted attributes, for callbacks that want a usable estimator.
+    ``watch`` sees the blocks after every pass and may end the training.
     """
     task = FitTask(estimator, plan.max_iter * plan.n_init, X, y)
     verbose = int(estimator.verbose)
@@ -193,7 +198,8 @@ def fit_blocks(
     def observe(progress: Progress) -> bool:
         if bar is not None:
             bar(progress)
-        return task.after_pass(state(progress.kernels))
+        asked = watch is not None and bool(watch(to_blocks(plan, data, progress.kernels)))
+        return task.after_pass(state(progress.kernels)) or asked
 
     try:
         run = train(plan, data, holdout, parallel_map, observe)

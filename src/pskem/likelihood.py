@@ -18,7 +18,9 @@ def mix(log_densities: FloatArray, weights: FloatArray) -> FloatArray:
     far behind the best kernel that its sum underflows, it is formed again on its own.
     """
     peak = log_densities.max(axis=0)
-    terms = np.exp(np.maximum(log_densities - peak, -708.0))  # below, exp is slow and denormal
+    terms = log_densities - peak
+    np.maximum(terms, -708.0, out=terms)  # below, exp is slow and denormal
+    np.exp(terms, out=terms)
     sums = weights @ terms
     # Below this, terms that matter for a class may have been lost (all are at most 1 here).
     lost = sums < 1e-200
