@@ -28,6 +28,8 @@ COMMANDS = [
     ["datasets", "list"],
     ["datasets", "fetch"],
     ["datasets", "where"],
+    ["reproduce"],
+    ["study"],
 ]
 
 

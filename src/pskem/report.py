@@ -51,9 +51,16 @@ class Page:
         self._parts.append(f"<p>{html.escape(text)}</p>")
 
     def table(
-        self, headings: Sequence[Any], rows: Sequence[Sequence[Any]], ours: int | None = None
+        self,
+        headings: Sequence[Any],
+        rows: Sequence[Sequence[Any]],
+        ours: int | None = None,
+        folded: str | None = None,
     ) -> None:
-        """A table whose first column is text; ``ours`` is the row to set off."""
+        """A table whose first column is text.
+
+        ``ours`` is the row to set off; ``folded`` what stands for the table until it is unfolded.
+        """
         head = "".join(f'<th scope="col">{_cell(entry)}</th>' for entry in headings)
         body = "".join(
             f"<tr{' class=ours' if i == ours else ''}>"
@@ -61,7 +68,10 @@ class Page:
             + "</tr>"
             for i, row in enumerate(rows)
         )
-        self._parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        made = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        if folded is not None:
+            made = f"<details><summary>{html.escape(folded)}</summary>{made}</details>"
+        self._parts.append(made)
 
     def figure(self, figure: Any, caption: str) -> None:
         """A matplotlib figure, which is closed afterwards."""

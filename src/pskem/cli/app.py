@@ -17,6 +17,8 @@ from pskem.cli.fit import fit
 from pskem.cli.inspect import inspect
 from pskem.cli.options import debug_option
 from pskem.cli.predict import predict
+from pskem.cli.reproduce import reproduce
+from pskem.cli.study import study
 from pskem.cli.tune import tune
 from pskem.version import __version__
 
@@ -50,7 +52,7 @@ def pskem() -> None:
     """
 
 
-for command in (demo, fit, tune, predict, evaluate, inspect, datasets):
+for command in (demo, fit, tune, predict, evaluate, inspect, datasets, reproduce, study):
     pskem.add_command(command)
 
 

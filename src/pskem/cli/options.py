@@ -22,6 +22,7 @@ __all__ = [
     "model_argument",
     "model_options",
     "quiet_option",
+    "stack",
     "subset_option",
     "target_option",
 ]
@@ -29,7 +30,7 @@ __all__ = [
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _stack(*decorators: Decorator) -> Decorator:
+def stack(*decorators: Decorator) -> Decorator:
     """One decorator from several, in the order in which their options are listed."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,7 +94,7 @@ target_option = click.option(
 model_argument = click.argument("model", type=click.Path())
 
 #: What both commands that learn from a table take.
-learning_options = _stack(
+learning_options = stack(
     target_option,
     click.option(
         "-o",
@@ -144,7 +145,7 @@ def _parameter(name: str, help_: str, kind: Any) -> Decorator:
 
 
 #: The estimator's parameters, under their own names.
-model_options = _stack(
+model_options = stack(
     click.option(
         "-k",
         "--n-components",

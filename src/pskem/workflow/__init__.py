@@ -2,7 +2,7 @@
 
 from pskem.workflow.predictor import Predictor
 from pskem.workflow.task import Task
-from pskem.workflow.training import Trained, check_model_place, train
+from pskem.workflow.training import Trained, check_model_place, complete, hold_out, train
 from pskem.workflow.tuning import Candidate, Search, Trial, candidates, tune
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "Trial",
     "candidates",
     "check_model_place",
+    "complete",
+    "hold_out",
     "train",
     "tune",
 ]

@@ -1,0 +1,201 @@
+"""What both commands that run studies do: the options, the work, its progress, the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pskem.cli.console import on_terminal, print_json, remark, table
+from pskem.cli.options import as_json, debug_option, home_option, quiet_option, stack
+
+if TYPE_CHECKING:
+    from pskem.study import Progress, Store, Study, Summary
+
+__all__ = ["carry_out", "study_options"]
+
+#: Rows of a study's table that are printed; the report has them all.
+SHOWN = 25
+#: Seconds between lines of progress where there is no terminal.
+PACE = 30.0
+
+study_options = stack(
+    click.option(
+        "-n",
+        "--runs",
+        type=click.IntRange(1),
+        help="Runs of every point, with seeds from 0.  [default: what the study says]",
+    ),
+    click.option(
+        "-j", "--jobs", type=click.IntRange(1), help="Runs at a time.  [default: all cores]"
+    ),
+    click.option(
+        "--only",
+        multiple=True,
+        metavar="NAME",
+        help="Only this experiment, data set or method; repeatable.",
+    ),
+    click.option(
+        "-o",
+        "--out",
+        type=click.Path(file_okay=False),
+        default="pskem-results",
+        show_default=True,
+        help="Folder of the results, runs.sqlite, and of the report.",
+    ),
+    home_option,
+    quiet_option,
+    as_json,
+    debug_option,
+)
+
+
+def carry_out(
+    studies: Sequence[Study],
+    runs: int | None,
+    jobs: int | None,
+    only: Sequence[str],
+    out: str,
+    data_home: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Perform what is not done yet, then write the report; the exit code."""
+    import matplotlib
+
+    from pskem.parallel import n_threads
+    from pskem.study import Place, Store, check_names, pool, work, write_report
+
+    matplotlib.use("agg")  # no window is needed, and on many machines none can be had
+    folder = Path(out)
+    check_names(studies, only)
+    wanted = {run.key: run for study in studies for run in study.runs(runs, only)}
+    ordered = sorted(wanted.values(), key=lambda run: run.seed)
+    if ordered:
+        folder.mkdir(parents=True, exist_ok=True)
+    cores = n_threads(None)
+    jobs = jobs or cores
+    failed = False
+    with Store(folder / "runs.sqlite", create=bool(ordered)) as store:
+        for study in studies:
+            store.remember(study)
+        if ordered:
+            place = Place(folder / "prepared", data_home)
+            try:
+                with pool(jobs) as executor, _bar(quiet) as observe:
+                    threads = max(1, cores // jobs)
+                    summary = work(ordered, store, place, executor, jobs, threads, observe)
+            except BaseException:
+                done = len(store.done(wanted))
+                remark(
+                    f"Stopped: {done} of {len(ordered)} runs are kept in {store.path}; the same"
+                    " command goes on with the others.",
+                    quiet,
+                )
+                raise
+            failed = _tell(summary, quiet)
+        written = write_report(store, folder)
+        _show(store, [study.name for study in studies], as_json)
+    pictures = f" and {len(written.figures)} figures" if written.figures else ""
+    remark(f"Report: {written.page}{pictures}; results: {folder / 'runs.sqlite'}.", quiet)
+    return 1 if failed else 0
+
+
+def _tell(summary: Summary, quiet: bool) -> bool:
+    """Say how the work went; whether runs failed."""
+    remark(
+        f"{summary.performed} run(s) performed, {summary.found} were there already.",
+        quiet,
+    )
+    reasons: dict[str, list[Any]] = {}
+    for run, message in summary.failures:
+        reasons.setdefault(message, []).append(run)
+    for message, group in reasons.items():
+        sources = ", ".join(sorted({str(run.point.data["source"]) for run in group}))
+        remark(f"Error: {len(group)} run(s) on {sources} failed: {message}")
+    return bool(reasons)
+
+
+def _show(store: Store, names: Sequence[str], as_json: bool) -> None:
+    """Print the points of the studies that were asked for, or of all."""
+    from pskem.study import LEGEND, point_table, summarise
+
+    chosen = [study for study in store.studies() if not names or study.name in names]
+    summaries = {study.name: summarise(study, store) for study in chosen}
+    if as_json:
+        print_json([s.as_dict() for group in summaries.values() for s in group])
+        return
+    for study in chosen:
+        headings, rows = point_table(summaries[study.name])
+        print(f"\n{study.name}: {study.title}")
+        if rows:
+            table(headings, rows[:SHOWN], left=2)
+        else:
+            print("no runs yet")
+        if len(rows) > SHOWN:
+            print(f"({len(rows) - SHOWN} more points are in the report.)")
+    print(f"\n{LEGEND}")
+
+
+@contextmanager
+def _bar(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """Something that shows how far the work is: a bar on a terminal, a line now and then if not."""
+    if quiet:
+        yield lambda progress: None
+    elif on_terminal():
+        yield from _live()
+    else:
+        last = 0.0
+
+        def observe(progress: Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last > PACE:
+                last = time.monotonic()
+                remark(_line(progress))
+
+        yield observe
+
+
+def _live() -> Iterator[Callable[[Progress], None]]:
+    from rich import progress as rich_progress
+    from rich.console import Console
+
+    columns = (
+        rich_progress.BarColumn(),
+        rich_progress.TextColumn("{task.description}"),
+    )
+    console = Console(stderr=True)
+    with rich_progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("beginning", total=None)
+
+        def observe(progress: Progress) -> None:
+            bar.update(
+                task,
+                description=_line(progress),
+                completed=progress.done + progress.failed,
+                total=progress.total,
+            )
+
+        yield observe
+
+
+def _line(progress: Progress) -> str:
+    parts = [
+        f"{progress.done} of {progress.total} runs",
+        *([f"{progress.failed} failed"] if progress.failed else []),
+        *([f"{_spoken(progress.left)} left"] if progress.left is not None else []),
+        progress.now,
+    ]
+    return ", ".join(parts)
+
+
+def _spoken(seconds: float) -> str:
+    """A length of time for a person."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,33 @@
+"""Studies: many runs, defined by data, kept in a file, resumed where they stopped."""
+
+from pskem.study.configuration import Point, Run, StudyError
+from pskem.study.definition import Study, check_names
+from pskem.study.materials import Place
+from pskem.study.pages import LEGEND, Written, point_table, write_report
+from pskem.study.parsing import included, load_study, parse_study
+from pskem.study.runner import Progress, Summary, pool, work
+from pskem.study.store import Store
+from pskem.study.summary import PointSummary, summarise
+
+__all__ = [
+    "LEGEND",
+    "Place",
+    "Point",
+    "PointSummary",
+    "Progress",
+    "Run",
+    "Store",
+    "Study",
+    "StudyError",
+    "Summary",
+    "Written",
+    "check_names",
+    "included",
+    "load_study",
+    "parse_study",
+    "point_table",
+    "pool",
+    "summarise",
+    "work",
+    "write_report",
+]

@@ -1,0 +1,162 @@
+"""Perform a run: the parts of its split, a trace of each, the pass that each protocol takes."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from pskem.study.configuration import Run, StudyError
+from pskem.study.materials import Material, Place, load
+from pskem.study.methods import METHODS, Method, Sample, Trace
+from pskem.study.splits import Part, Rows, make_parts
+from pskem.tables import unknown_allowed
+from pskem.workflow import complete
+
+__all__ = ["PartResult", "Result", "perform"]
+
+
+class PartResult(NamedTuple):
+    """One training and test set of a run.
+
+    test : accuracy on the test rows after each pass
+    validation : accuracy on the validation rows after each pass; empty if nothing validates
+    chosen : the pass that validation chose, the last one without it; counted from 1
+    log_likelihoods, shared, seconds : as in :class:`pskem.study.methods.Trace`
+    """
+
+    n_train: int
+    n_validation: int
+    n_test: int
+    test: list[float]
+    validation: list[float]
+    chosen: int
+    log_likelihoods: list[float]
+    shared: list[float]
+    seconds: float
+
+    @property
+    def peak(self) -> float:
+        """The paper's protocol: the best pass by its accuracy on the test rows."""
+        return max(self.test)
+
+    @property
+    def honest(self) -> float:
+        """The pass that was chosen without looking at the test rows."""
+        return self.test[self.chosen - 1]
+
+
+class Result(NamedTuple):
+    """What a run found.
+
+    seconds : of the whole run
+    warnings : texts, with how often each was given
+    """
+
+    parts: list[PartResult]
+    seconds: float
+    warnings: dict[str, int]
+
+    @property
+    def peak(self) -> float:
+        return float(np.mean([part.peak for part in self.parts]))
+
+    @property
+    def honest(self) -> float:
+        return float(np.mean([part.honest for part in self.parts]))
+
+    @property
+    def last(self) -> float:
+        return float(np.mean([part.test[-1] for part in self.parts]))
+
+    @property
+    def seconds_per_pass(self) -> float:
+        return float(np.mean([part.seconds / len(part.test) for part in self.parts]))
+
+    @property
+    def shared(self) -> float | None:
+        """The shared proportion after the last pass."""
+        if not self.parts[0].shared:
+            return None
+        return float(np.mean([part.shared[-1] for part in self.parts]))
+
+
+def perform(run: Run, place: Place, threads: int = 1) -> Result:
+    """Train and judge, as the run says; with its data in place."""
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught, threadpool_limits(threads):
+        warnings.simplefilter("always")
+        material = load(run.point, run.path, place)
+        split = (run.point.split, run.point.validation)
+        parts = make_parts(material.y, material.n_train, *split, run.seed)
+        results = [_perform_part(run, material, part, threads) for part in parts]
+    texts = Counter(_gist(str(warning.message)) for warning in caught)
+    return Result(results, time.perf_counter() - start, dict(texts))
+
+
+def _gist(text: str) -> str:
+    """A warning without the particulars in parentheses, so that like is counted with like."""
+    return " ".join(re.sub(r"\s*\([^)]*\)", "", text).split())
+
+
+def _perform_part(run: Run, material: Material, part: Part, threads: int) -> PartResult:
+    method = METHODS[run.point.method]
+    rows = [part.test, part.validation] if len(part.validation) else [part.test]
+    trace = _train(run, method, material, part.train, rows, threads)
+    test = trace.accuracies[0]
+    validation: list[float] = []
+    if len(part.validation):
+        validation = trace.accuracies[1]
+    elif part.inner and method.has_passes:
+        inner = [
+            _train(run, method, material, kept, [held_out], threads).accuracies[0]
+            for kept, held_out in part.inner
+        ]
+        validation = np.mean(inner, axis=0).tolist()
+    # Of equals the first: fewer passes.
+    chosen = int(np.argmax(validation)) + 1 if validation else len(test)
+    n_validation = len(part.validation) or sum(len(held_out) for _, held_out in part.inner)
+    return PartResult(
+        len(part.train),
+        n_validation,
+        len(part.test),
+        test,
+        validation,
+        chosen,
+        trace.log_likelihoods,
+        trace.shared,
+        trace.seconds,
+    )
+
+
+def _train(
+    run: Run, method: Method, material: Material, train: Rows, watched: list[Rows], threads: int
+) -> Trace:
+    """Fit to some rows and watch others."""
+    settings: dict[str, Any] = dict(run.point.settings)
+    if material.task is None:
+        model = method.make(settings, run.seed, threads)
+        samples = [Sample(material.X[rows], material.y[rows]) for rows in (train, *watched)]
+        return method.train(model, samples[0], samples[1:])
+    encoder = clone(material.task.encoder)
+    X = np.asarray(encoder.fit_transform(material.X.iloc[train]))
+    if len(np.unique(material.y[train])) < 2:
+        raise StudyError("A training part holds one class only. Use fewer folds, or shuffle them.")
+    with unknown_allowed():
+        others = [
+            Sample(np.asarray(encoder.transform(material.X.iloc[rows])), material.y[rows])
+            for rows in watched
+        ]
+    if method.has_passes:
+        settings = {"n_components": None, "reg_covar": None, **settings}
+        bare = method.make(settings, run.seed, threads)
+        model = complete(bare, encoder, material.task, *X.shape)
+    else:
+        model = method.make(settings, run.seed, threads)
+    return method.train(model, Sample(X, material.y[train]), others)

@@ -1,0 +1,180 @@
+"""The data of a run: read, and made into features once where all runs can share them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.datasets import CATALOGUE, LOADERS, fetch
+from pskem.preprocessing import paper_features
+from pskem.study.configuration import Point, StudyError, digest
+from pskem.tables import EMBEDDED, IMAGES, TARGET
+from pskem.version import __version__
+from pskem.workflow import Task
+
+__all__ = [
+    "Material",
+    "Place",
+    "file_digest",
+    "has_test_set",
+    "is_known",
+    "is_ready",
+    "load",
+    "prepare",
+]
+
+ARRAYS = ("X", "y", "n_train")
+#: What may stand before the classifier in place of the usual scaling of a table's numbers.
+SCALES = ("standard", "range", "none")
+
+
+class Material(NamedTuple):
+    """Rows to learn from and to test on.
+
+    X : (N, M) features, or a data frame of which the task's encoder makes them
+    y : (N,)
+    n_train : how many rows, the first ones, the publisher meant for training; None if there is
+        no such split
+    task : the table, with unfitted steps to be fitted to each training part; None if X is ready
+    """
+
+    X: Any
+    y: NDArray[Any]
+    n_train: int | None
+    task: Task | None
+
+
+class Place(NamedTuple):
+    """Where things lie on this machine: the prepared features and the data sets."""
+
+    prepared: Path
+    data_home: str | None = None
+
+
+def has_test_set(source: str) -> bool:
+    """Whether a source is an image set that its publisher divided."""
+    return source in IMAGES and source in CATALOGUE
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def load(point: Point, path: str | None, place: Place) -> Material:
+    """The material of a point; features of divided image sets must have been prepared."""
+    if has_test_set(point.data["source"]):
+        return _open(str(_folder(point, place)))
+    return _table(_frozen(point.data), _frozen(point.features), path, place.data_home)
+
+
+def is_ready(point: Point, path: str | None, place: Place) -> bool:
+    """Whether the runs of a point can begin; data that are not here are fetched, if possible."""
+    if has_test_set(point.data["source"]):
+        return _folder(point, place).is_dir()
+    load(point, path, place)
+    return True
+
+
+def prepare(point: Point, place: Place) -> None:
+    """Make the features of a divided image set and keep them where runs can map them."""
+    folder = _folder(point, place)
+    if folder.is_dir():
+        return
+    source = point.data["source"]
+    features = dict(point.features)
+    dtype = np.dtype(features.pop("dtype", "float64"))
+    images, y = LOADERS[source](data_home=place.data_home, return_X_y=True)
+    images_test, y_test = LOADERS[source](subset="test", data_home=place.data_home, return_X_y=True)
+    pipeline = paper_features(**features)
+    # Sums over all pixels are taken in double precision whatever the type.
+    train = pipeline.fit_transform(images.astype(np.float32))
+    test = pipeline.transform(images_test.astype(np.float32))
+    X = np.ascontiguousarray(np.concatenate([train, test]), dtype=dtype)
+    values = (X, np.concatenate([y, y_test]), np.array(len(y)))
+    place.prepared.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=".", dir=place.prepared))
+    try:
+        for name, value in zip(ARRAYS, values, strict=True):
+            np.save(temporary / f"{name}.npy", value)
+        temporary.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # somebody else was faster
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _folder(point: Point, place: Place) -> Path:
+    """Where the features of a point are kept: a name for all that decides them."""
+    source = point.data["source"]
+    files = [
+        [str(file), os.stat(file).st_size, os.stat(file).st_mtime_ns]
+        for file in fetch(source, place.data_home)
+    ]
+    return place.prepared / f"{source}-{digest([dict(point.features), files, __version__])}"
+
+
+@lru_cache(maxsize=8)
+def _open(folder: str) -> Material:
+    X, y, n_train = (
+        np.load(Path(folder) / f"{name}.npy", mmap_mode="r" if name == "X" else None)
+        for name in ARRAYS
+    )
+    return Material(X, y, int(n_train), None)
+
+
+def _frozen(table: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in table.items())
+
+
+@lru_cache(maxsize=8)
+def _table(
+    data: tuple[tuple[str, Any], ...],
+    features: tuple[tuple[str, Any], ...],
+    path: str | None,
+    data_home: str | None,
+) -> Material:
+    """A table, or a small image set: its features are fitted to each training part."""
+    settings, wishes = dict(data), dict(features)
+    source = str(path or settings["source"])
+    task = Task.read(
+        source,
+        settings.get("target", TARGET),
+        drop=settings.get("drop", ()),
+        categorical=settings.get("categorical", ()),
+        pca=wishes.get("pca"),
+        data_home=data_home,
+    )
+    if settings["source"] in IMAGES:
+        task = task._replace(encoder=paper_features(**wishes))
+    elif "scale" in wishes:
+        task.encoder.set_params(scale=_scaler(wishes["scale"]))
+    return Material(task.X, task.y, None, task)
+
+
+def _scaler(name: str) -> Any:
+    from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+    if name not in SCALES:
+        raise StudyError(f"scale = {name!r} is not one of {', '.join(SCALES)}.")
+    return {
+        "standard": StandardScaler(),
+        "range": MinMaxScaler((-1.0, 1.0)),
+        "none": "passthrough",
+    }[name]
+
+
+def is_known(source: str) -> bool:
+    """Whether a source is the name of a data set."""
+    return source in EMBEDDED or source in CATALOGUE

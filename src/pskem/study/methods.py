@@ -1,0 +1,184 @@
+"""The classifiers of a study, by name: shared kernels, and those that the paper compares with."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.checks import check_prior
+from pskem.classifier import SharedKernelClassifier
+from pskem.model import HELD, Block, block_log_likelihoods, shared_proportion
+from pskem.parallel import workers
+
+__all__ = ["METHODS", "OURS", "Method", "Sample", "Trace"]
+
+OURS = "shared-kernels"
+#: Megabytes of kernel values that a support vector machine may keep.
+SVM_CACHE = 1000
+
+
+class Sample(NamedTuple):
+    """Features and labels of some rows."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+
+
+class Trace(NamedTuple):
+    """How a training went: one entry a pass, or a single one where there are no passes.
+
+    accuracies : for each watched sample, its accuracy after each pass
+    log_likelihoods : of the training rows, summed over the blocks, as each pass found it
+    shared : the shared proportion after each pass
+    seconds : of the training alone, without the watching
+    """
+
+    accuracies: list[list[float]]
+    log_likelihoods: list[float]
+    shared: list[float]
+    seconds: float
+
+
+class Method(Protocol):
+    """How to train a classifier and watch it."""
+
+    @property
+    def has_passes(self) -> bool:
+        """Whether it learns in passes, of which one has to be chosen."""
+        ...
+
+    def parameters(self) -> set[str]:
+        """Names of the settings that it takes."""
+        ...
+
+    def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
+        """The unfitted classifier."""
+        ...
+
+    def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
+        """Fit the classifier; accuracies are of the watched samples."""
+        ...
+
+
+class SharedKernels(NamedTuple):
+    """Ours: all watched samples are classified after every pass."""
+
+    has_passes: bool = True
+
+    def parameters(self) -> set[str]:
+        own = {"random_state", "n_jobs", "verbose", "warm_start"}
+        # The study makes all passes from one start and chooses among them itself.
+        own |= {"tol", "n_init", "early_stopping", "validation_fraction", "n_iter_no_change"}
+        return set(SharedKernelClassifier().get_params()) - own
+
+    def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
+        return SharedKernelClassifier(**settings, tol=0.0, random_state=seed, n_jobs=threads)
+
+    def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
+        classes, counts = np.unique(sample.y, return_counts=True)
+        with np.errstate(divide="ignore"):
+            log_prior = np.log(check_prior(model.priors, counts / counts.sum()))
+        accuracies: list[list[float]] = [[] for _ in watched]
+        shared: list[float] = []
+        away = 0.0
+
+        def watch(blocks: list[Block]) -> None:
+            nonlocal away
+            start = time.perf_counter()
+            shared.append(shared_proportion(blocks, HELD))
+            with workers(model.n_jobs) as parallel_map:
+                for scores, (X, y) in zip(accuracies, watched, strict=True):
+                    joint = block_log_likelihoods(blocks, X, parallel_map).sum(axis=1) + log_prior
+                    scores.append(float(np.mean(classes[joint.argmax(axis=1)] == y)))
+            away += time.perf_counter() - start
+
+        start = time.perf_counter()
+        model.fit(sample.X, sample.y, watch=watch)
+        seconds = time.perf_counter() - start - away
+        return Trace(accuracies, model.log_likelihoods_.sum(axis=1).tolist(), shared, seconds)
+
+
+class Conventional(NamedTuple):
+    """One of scikit-learn's, which is trained once and then judged.
+
+    load : gives the class, whose module is imported when it is needed
+    fixed : settings that make it what its name says; others may be given in a study
+    """
+
+    load: Callable[[], Any]
+    fixed: Mapping[str, Any]
+    has_passes: bool = False
+
+    def parameters(self) -> set[str]:
+        return set(inspect.signature(self.load()).parameters) - {"random_state", "n_jobs"}
+
+    def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
+        kind = self.load()
+        accepted = set(inspect.signature(kind).parameters)
+        own = {"random_state": seed, "n_jobs": threads}
+        mine = {name: value for name, value in own.items() if name in accepted}
+        if kind.__name__ == "LogisticRegression":
+            mine.pop("n_jobs")  # without effect, and scikit-learn says so in a warning
+        return kind(**{**self.fixed, **settings, **mine})
+
+    def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
+        start = time.perf_counter()
+        model.fit(sample.X, sample.y)
+        seconds = time.perf_counter() - start
+        return Trace([[float(model.score(X, y))] for X, y in watched], [], [], seconds)
+
+
+def _lda() -> Any:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    return LinearDiscriminantAnalysis
+
+
+def _qda() -> Any:
+    from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+
+    return QuadraticDiscriminantAnalysis
+
+
+def _logistic() -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression
+
+
+def _svc() -> Any:
+    from sklearn.svm import SVC
+
+    return SVC
+
+
+def _knn() -> Any:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier
+
+
+def _bagging() -> Any:
+    from sklearn.ensemble import BaggingClassifier
+
+    return BaggingClassifier
+
+
+METHODS: dict[str, Method] = {
+    OURS: SharedKernels(),
+    "lda": Conventional(_lda, {}),
+    "qda": Conventional(_qda, {}),
+    "logistic": Conventional(_logistic, {"max_iter": 2000}),
+    "linear-svm": Conventional(_svc, {"kernel": "linear", "cache_size": SVM_CACHE}),
+    "rbf-svm": Conventional(_svc, {"kernel": "rbf", "cache_size": SVM_CACHE}),
+    "quadratic-svm": Conventional(
+        _svc, {"kernel": "poly", "degree": 2, "coef0": 1.0, "cache_size": SVM_CACHE}
+    ),
+    "knn": Conventional(_knn, {}),
+    "bagged-trees": Conventional(_bagging, {}),
+}

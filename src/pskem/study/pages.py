@@ -1,0 +1,170 @@
+"""What is left of a study when it is done: a page, figures and tables, from its file alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pskem.files import atomic_write
+from pskem.report import Page
+from pskem.study.definition import Study
+from pskem.study.drawing import draw
+from pskem.study.store import Store
+from pskem.study.summary import PointSummary, Spread, describe, summarise
+
+__all__ = ["LEGEND", "Written", "percent", "point_table", "write_report"]
+
+PROTOCOLS = (
+    "Two protocols stand side by side. The paper's keeps the pass that has the best accuracy on the"
+    " test rows; it is optimistic, because the test rows chose it. The honest one takes the pass"
+    " that validation rows chose, which are training data, and measures it on the same test rows;"
+    " where nothing validates it takes the last pass. Classifiers without passes have one figure."
+    " The spread is one standard deviation over runs with different seeds."
+)
+#: What the headings of the tables mean.
+LEGEND = (
+    "reported: in the paper. paper*: best pass by TEST accuracy, the paper's optimistic protocol."
+    " honest: pass chosen without test data. pass*, pass: the medians of these passes. s/pass:"
+    " seconds of a training pass, or of the whole fit of a classifier without passes."
+)
+#: Tables of more rows than this are folded away, if there is a figure to look at instead.
+LONG = 25
+
+
+class Written(NamedTuple):
+    """The files of a report."""
+
+    page: Path
+    figures: list[Path]
+    tables: list[Path]
+    n_runs: int
+
+
+def write_report(store: Store, folder: Any) -> Written:
+    """Write ``report.html``, figures as PNG and SVG, ``summary.csv`` and ``summary.json``."""
+    folder = Path(folder)
+    page = Page("Studies of shared kernel models")
+    page.text(PROTOCOLS)
+    page.text(LEGEND)
+    everything: list[PointSummary] = []
+    pictures: list[Path] = []
+    for study in store.studies():
+        summaries = summarise(study, store)
+        everything += summaries
+        page.heading(f"{study.name}: {study.title}")
+        if study.about:
+            page.text(study.about)
+        page.text(_state(study, summaries))
+        if not summaries:
+            continue
+        for figure in study.figures:
+            made = draw(figure, summaries)
+            for suffix in ("png", "svg"):
+                path = folder / f"{figure['name']}.{suffix}"
+                atomic_write(path, _rendered(made, suffix))
+                pictures.append(path)
+            page.figure(made, f"{figure['name']}. {figure['title']}")
+        headings, rows = point_table(summaries)
+        folded = f"All {len(rows)} points" if study.figures and len(rows) > LONG else None
+        page.table(headings, rows, folded=folded)
+        for text in _warned(summaries):
+            page.text(text)
+    page.heading("How it was made")
+    made_with = sorted(
+        {
+            ", ".join(f"{name} {version}" for name, version in record.versions.items())
+            for record in store.records()
+        }
+    )
+    for text in made_with:
+        page.text(text)
+    failures = store.failures()
+    if failures:
+        page.heading("Runs that failed")
+        page.table(["run", "why"], failures)
+    paths = [folder / "summary.csv", folder / "summary.json"]
+    atomic_write(paths[0], _csv(everything).encode())
+    content = {"made_with": made_with, "points": [summary.as_dict() for summary in everything]}
+    atomic_write(paths[1], (json.dumps(content, indent=1) + "\n").encode())
+    page.write(folder / "report.html")
+    return Written(folder / "report.html", pictures, paths, sum(s.n_runs for s in everything))
+
+
+def point_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row of texts for each point; columns with nothing in them are left out."""
+    columns: dict[str, list[str]] = {
+        "experiment": [s.entry.experiment.name for s in summaries],
+        "settings": [describe(s.entry.label) for s in summaries],
+        "runs": [str(s.n_runs) for s in summaries],
+        "reported %": [_reported(s) for s in summaries],
+        "paper* %": [percent(s.peak) if s.has_passes else "" for s in summaries],
+        "honest %": [percent(s.honest) for s in summaries],
+        "difference": [percent(s.optimism) if s.has_passes else "" for s in summaries],
+        "pass*": [f"{s.best:g}" if s.has_passes else "" for s in summaries],
+        "pass": [f"{s.chosen:g}" if s.has_passes else "" for s in summaries],
+        "shared": ["" if s.shared is None else f"{s.shared.mean:.2f}" for s in summaries],
+        "s/pass": [f"{s.seconds_per_pass:.3g}" for s in summaries],
+    }
+    filled = {heading: texts for heading, texts in columns.items() if any(texts)}
+    return list(filled), [list(row) for row in zip(*filled.values(), strict=True)]
+
+
+def percent(spread: Spread) -> str:
+    """Mean and standard deviation of shares, in percent."""
+    mean = f"{100 * spread.mean:.2f}"
+    return mean if spread.sd is None else f"{mean} ± {100 * spread.sd:.2f}"
+
+
+def _reported(summary: PointSummary) -> str:
+    paper = summary.entry.experiment.paper
+    if "accuracy" not in paper:
+        return ""
+    return f"{paper['accuracy']:g}" + (f" ± {paper['spread']:g}" if "spread" in paper else "")
+
+
+def _state(study: Study, summaries: Sequence[PointSummary]) -> str:
+    """How much of a study has been run."""
+    done = {summary.entry.point.key for summary in summaries}
+    missing = sum(entry.point.key not in done for entry in study.entries)
+    runs = sorted({summary.n_runs for summary in summaries})
+    spoken = "no runs yet" if not runs else f"{runs[0]} to {runs[-1]} runs a point"
+    if len(runs) == 1:
+        spoken = f"{runs[0]} run(s) a point"
+    return f"{len(summaries)} of {len(study.entries)} points, {spoken}." + (
+        f" {missing} point(s) have not been run." if missing and summaries else ""
+    )
+
+
+def _warned(summaries: Sequence[PointSummary]) -> list[str]:
+    """Warnings, each with the number of runs that gave it."""
+    total: dict[str, int] = {}
+    for summary in summaries:
+        for text, count in summary.warnings.items():
+            total[text] = total.get(text, 0) + count
+    runs = sum(summary.n_runs for summary in summaries)
+    return [f"{count} of {runs} runs warned: {text}" for text, count in sorted(total.items())]
+
+
+def _rendered(figure: Any, suffix: str) -> bytes:
+    buffer = io.BytesIO()
+    # Without a date and with fixed names, the same runs give the same file.
+    metadata = {"Date": None} if suffix == "svg" else {}
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context({"svg.hashsalt": "pskem"}):
+        figure.savefig(buffer, format=suffix, dpi=130, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _csv(summaries: Sequence[PointSummary]) -> str:
+    buffer = io.StringIO()
+    rows = [summary.as_dict() for summary in summaries]
+    if rows:
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return buffer.getvalue()

@@ -1,0 +1,197 @@
+"""Perform the runs of a study in several processes, each once, whatever interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import NamedTuple
+
+from pskem.study.configuration import Run, StudyError, digest
+from pskem.study.execution import Result, perform
+from pskem.study.materials import Place, is_ready, prepare
+from pskem.study.store import Store
+
+__all__ = ["Progress", "Summary", "pool", "work"]
+
+#: Seconds between looks at the clock and the file.
+BEAT = 2.0
+
+
+class Progress(NamedTuple):
+    """How far the work is.
+
+    done : runs that are in the file, of ``total``
+    now : what is being done
+    left : seconds to the end, about; None while there is nothing to tell it by
+    """
+
+    done: int
+    total: int
+    failed: int
+    now: str
+    left: float | None
+
+
+class Summary(NamedTuple):
+    """How the work ended: runs performed here, found done or done by others, and failures."""
+
+    performed: int
+    found: int
+    failures: list[tuple[Run, str]]
+
+
+@contextmanager
+def pool(jobs: int) -> Iterator[Executor]:
+    """Worker processes that leave interrupts to their parent and do not outlive it."""
+    executor = ProcessPoolExecutor(
+        jobs, get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
+    )
+    try:
+        yield executor
+    except BaseException:
+        for process in list((executor._processes or {}).values()):
+            process.terminate()
+        executor.shutdown(wait=False, cancel_futures=True)
+        raise
+    executor.shutdown()
+
+
+def _begin(parent: int) -> None:
+    """In a new worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)  # the parent was killed: nobody waits for the result
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def work(
+    runs: Sequence[Run],
+    store: Store,
+    place: Place,
+    executor: Executor,
+    jobs: int = 1,
+    threads: int = 1,
+    observe: Callable[[Progress], None] = lambda progress: None,
+) -> Summary:
+    """Perform the runs that are not in the file yet, ``jobs`` at a time.
+
+    Other processes may work on the same file: what one of them has claimed is left to it, and
+    waited for at the end.
+    """
+    pending = {run.key: run for run in runs}
+    total = len(pending)
+    for key in store.done(pending):
+        del pending[key]
+    found = total - len(pending)
+    failures: list[tuple[Run, str]] = []
+
+    def tell(now: str, left: float | None) -> None:
+        observe(Progress(found + performed, total, len(failures), now, left))
+
+    performed = 0
+    for key, message in _make_ready(pending, place, executor, tell).items():
+        run = pending.pop(key)
+        failures.append((run, message))
+        store.fail(run, message)
+    active: dict[Future[Result], tuple[str, Run]] = {}
+    clock = _Clock(store, jobs, pending.values())
+    while pending or active:
+        while pending and len(active) < jobs:
+            claim = store.claim(list(pending))
+            found += len(claim.done)
+            for key in claim.done:
+                del pending[key]
+            if claim.key is None:
+                break
+            run = pending.pop(claim.key)
+            active[executor.submit(perform, run, place, threads)] = claim.key, run
+        doing = sorted({_spoken(run) for _, run in active.values()})
+        now = ", ".join(doing) or ("others at work" if pending else "done")
+        left = clock.left([*pending, *(key for key, _ in active.values())])
+        tell(now, left)
+        if not active:
+            if pending:
+                time.sleep(BEAT)
+            continue
+        finished, _ = wait(active, timeout=BEAT, return_when=FIRST_COMPLETED)
+        for future in finished:
+            key, run = active.pop(future)
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                raise StudyError(
+                    "A worker process ended all of a sudden; the machine may be short of memory."
+                    " Runs that were done are kept: go on with the same command, perhaps with"
+                    " fewer --jobs."
+                ) from None
+            except Exception as error:
+                message = " ".join(str(error).split()) or type(error).__name__
+                failures.append((run, message))
+                store.fail(run, message)
+                continue
+            store.add(run, result, threads)
+            clock.tell(key, result)
+            performed += 1
+        store.renew()
+    tell("done", 0.0)
+    return Summary(performed, found, failures)
+
+
+def _make_ready(
+    runs: Mapping[str, Run],
+    place: Place,
+    executor: Executor,
+    tell: Callable[[str, float | None], None],
+) -> dict[str, str]:
+    """Get the data of the runs, and make the features that runs share.
+
+    Gives the keys of runs whose data cannot be had, and why.
+    """
+    users: dict[str, list[str]] = {}
+    for key, run in runs.items():
+        material = digest([dict(run.point.data), dict(run.point.features)])
+        users.setdefault(material, []).append(key)
+    failed: dict[str, str] = {}
+    for keys in users.values():
+        run = runs[keys[0]]
+        tell(f"data of {run.point.data['source']}", None)
+        try:
+            if not is_ready(run.point, run.path, place):
+                executor.submit(prepare, run.point, place).result()
+        except (OSError, ValueError) as error:
+            failed |= dict.fromkeys(keys, " ".join(str(error).split()))
+    return failed
+
+
+class _Clock:
+    """Tells the time that is left from the time that runs took, of the same point if possible."""
+
+    def __init__(self, store: Store, jobs: int, runs: Iterable[Run]) -> None:
+        self._seconds = store.seconds()
+        self._jobs = jobs
+        self._points = {run.key: run.point.key for run in runs}
+
+    def tell(self, key: str, result: Result) -> None:
+        self._seconds.setdefault(self._points[key], result.seconds)
+
+    def left(self, keys: Collection[str]) -> float | None:
+        known = [self._seconds[p] for p in map(self._points.get, keys) if p in self._seconds]
+        if 2 * len(known) < len(keys):
+            return None  # too many are of a kind that has not been seen
+        return sum(known) * len(keys) / max(1, len(known)) / self._jobs
+
+
+def _spoken(run: Run) -> str:
+    return f"{run.point.data['source']} {run.point.method}"

@@ -1,0 +1,109 @@
+"""Which rows train, validate and test: the parts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.study.configuration import StudyError
+from pskem.workflow import hold_out
+
+__all__ = ["Part", "make_parts"]
+
+Rows = NDArray[np.intp]
+ORDERS = ("given", "shuffled", "stratified")
+
+
+class Part(NamedTuple):
+    """One training set and its test set; cross-validation has several.
+
+    validation : rows of neither, which are watched while the model trains; may be empty
+    inner : pairs of training rows, divided anew, that choose the pass when nothing is watched
+    """
+
+    train: Rows
+    test: Rows
+    validation: Rows
+    inner: list[tuple[Rows, Rows]]
+
+
+def make_parts(
+    y: NDArray[Any],
+    n_train: int | None,
+    split: Mapping[str, Any],
+    validation: Mapping[str, Any],
+    seed: int,
+) -> list[Part]:
+    """The parts of a run, all of whose randomness is in the seed.
+
+    ``n_train`` is where the publisher's test rows begin, if there are any.
+    """
+    seed = 0 if split.get("fixed", False) else seed
+    pairs = _folds(y, split, seed) if "folds" in split else [_pair(y, n_train, split, seed)]
+    parts = []
+    for i, (train, test) in enumerate(pairs):
+        rng = np.random.default_rng([seed, 1, i])
+        watched: Rows = np.empty(0, dtype=np.intp)
+        if "train" in split or "rows" in validation:
+            order = rng.permutation(train)
+            size = int(split.get("train", len(train) - validation.get("rows", 0)))
+            wanted = size + int(validation.get("rows", 0))
+            if not 0 < size <= wanted <= len(train):
+                raise StudyError(
+                    f"{size:,} rows to train on and {validation.get('rows', 0):,} to validate on"
+                    f" were asked for, but there are {len(train):,}."
+                )
+            train, watched = np.sort(order[:size]), np.sort(order[size:wanted])
+        parts.append(Part(train, test, watched, _inner(y, train, validation, seed)))
+    return parts
+
+
+def _pair(
+    y: NDArray[Any], n_train: int | None, split: Mapping[str, Any], seed: int
+) -> tuple[Rows, Rows]:
+    """The publisher's division or, where there is none or another is wanted, a random one."""
+    if n_train is not None and "test" not in split:
+        return np.arange(n_train), np.arange(n_train, len(y))
+    train, test = hold_out(y, float(split.get("test", 0.25)), seed)
+    return np.sort(train), np.sort(test)
+
+
+def _folds(y: NDArray[Any], split: Mapping[str, Any], seed: int) -> list[tuple[Rows, Rows]]:
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    n, order = int(split["folds"]), split.get("order", "stratified")
+    _, counts = np.unique(y, return_counts=True)
+    if n > (counts.min() if order == "stratified" else len(y)):
+        raise StudyError(
+            f"{n} folds are too many: "
+            + (
+                f"the smallest class has {counts.min()} rows."
+                if order == "stratified"
+                else f"there are {len(y)} rows."
+            )
+        )
+    splitter: Any
+    if order == "stratified":
+        splitter = StratifiedKFold(n, shuffle=True, random_state=seed)
+    elif order == "shuffled":
+        splitter = KFold(n, shuffle=True, random_state=seed)
+    else:
+        splitter = KFold(n)
+    pairs: list[tuple[Rows, Rows]] = list(splitter.split(np.zeros(len(y)), y))
+    return pairs
+
+
+def _inner(
+    y: NDArray[Any], train: Rows, validation: Mapping[str, Any], seed: int
+) -> list[tuple[Rows, Rows]]:
+    """The training rows, divided for the choice of the pass: once, or into folds."""
+    if "fraction" in validation:
+        kept, held_out = hold_out(y[train], float(validation["fraction"]), seed)
+        return [(np.sort(train[kept]), np.sort(train[held_out]))]
+    if "folds" in validation:
+        folds = {"folds": validation["folds"], "order": "stratified"}
+        return [(train[a], train[b]) for a, b in _folds(y[train], folds, seed)]
+    return []

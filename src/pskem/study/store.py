@@ -1,0 +1,297 @@
+"""The file of results: one row a run, written whole when the run is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sqlite3
+import time
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from pskem.study.configuration import Point, Run, StudyError
+from pskem.study.definition import Study
+from pskem.study.execution import PartResult, Result
+
+__all__ = ["Claim", "Record", "Store", "versions"]
+
+#: Tells our files from other SQLite files, and layouts from each other.
+APPLICATION = 0x70736B6D
+LAYOUT = 1
+#: Seconds after which a claim that nobody renews is free again, and to wait for a locked file.
+LEASE = 60.0
+PATIENCE = 60.0
+
+SCHEMA = """
+CREATE TABLE studies (name TEXT PRIMARY KEY, definition TEXT NOT NULL, stored TEXT NOT NULL);
+CREATE TABLE runs (
+    key TEXT PRIMARY KEY,
+    point TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    configuration TEXT NOT NULL,
+    finished TEXT NOT NULL,
+    versions TEXT NOT NULL,
+    threads INTEGER NOT NULL,
+    peak REAL NOT NULL,
+    honest REAL NOT NULL,
+    last REAL NOT NULL,
+    shared REAL,
+    seconds_per_pass REAL NOT NULL,
+    seconds REAL NOT NULL,
+    parts TEXT NOT NULL,
+    warnings TEXT NOT NULL
+);
+CREATE INDEX runs_by_point ON runs (point);
+CREATE TABLE claims (
+    key TEXT PRIMARY KEY, owner TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,
+    expires REAL NOT NULL
+);
+CREATE TABLE failures (
+    key TEXT PRIMARY KEY, configuration TEXT NOT NULL, seed INTEGER NOT NULL,
+    finished TEXT NOT NULL, message TEXT NOT NULL
+);
+"""
+
+
+class Record(NamedTuple):
+    """A run that is done."""
+
+    point: str
+    seed: int
+    finished: str
+    versions: dict[str, str]
+    threads: int
+    result: Result
+
+
+class Claim(NamedTuple):
+    """What looking for work found: a run to do, and the runs that others have done by now."""
+
+    key: str | None
+    done: set[str]
+
+
+def versions() -> dict[str, str]:
+    """What a result may depend on besides its configuration."""
+    import numpy
+    import scipy
+    import sklearn
+
+    from pskem.version import __version__
+
+    return {
+        "pskem": __version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
+class Store:
+    """A file of results, which several processes may use at once.
+
+    A run is claimed before it is performed, so that no other process performs it too; a claim
+    ends with its process, or when it is not renewed for a while. Results are written in one
+    transaction, so that a run is there whole or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+    create : bool
+        Whether to make the file if it is not there.
+    """
+
+    def __init__(self, path: Any, create: bool = True) -> None:
+        self.path = Path(path)
+        self.owner = uuid.uuid4().hex
+        if not create and not self.path.is_file():
+            raise StudyError(f"There is no file of results {self.path}. Run a study first.")
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._prepare()
+        except sqlite3.OperationalError as error:
+            raise StudyError(f"{self.path} cannot be opened: {error}.") from None
+        except sqlite3.DatabaseError:
+            raise StudyError(
+                f"{self.path} is not a file of results. Remove it, or name another with --out."
+            ) from None
+
+    def _prepare(self) -> None:
+        with self._transaction():
+            (application,) = self._connection.execute("PRAGMA application_id").fetchone()
+            (layout,) = self._connection.execute("PRAGMA user_version").fetchone()
+            (count,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if count == 0:
+                for statement in filter(str.strip, SCHEMA.split(";")):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                self._connection.execute(f"PRAGMA user_version = {LAYOUT}")
+            elif application != APPLICATION:
+                raise sqlite3.DatabaseError
+            elif layout != LAYOUT:
+                raise StudyError(
+                    f"{self.path} was written by another version of pskem (layout {layout}, not"
+                    f" {LAYOUT}). Use that version, or start a new file with --out."
+                )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing, and nobody else in between."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what was claimed, and close the file."""
+        self._connection.execute("DELETE FROM claims WHERE owner = ?", [self.owner])
+        self._connection.close()
+
+    def remember(self, study: Study) -> None:
+        """Keep the definition of a study with its results."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO studies VALUES (?, ?, ?)",
+            [study.name, json.dumps(study.as_dict()), _now()],
+        )
+
+    def studies(self) -> list[Study]:
+        """The studies whose runs are, or will be, in this file."""
+        rows = self._connection.execute("SELECT definition FROM studies ORDER BY name")
+        return [Study.from_dict(json.loads(definition)) for (definition,) in rows]
+
+    def claim(self, keys: Sequence[str]) -> Claim:
+        """Claim the first of these runs that is neither done nor claimed by a living process."""
+        with self._transaction():
+            done = self.done(keys)
+            taken = {
+                key
+                for key, host, pid, expires in self._connection.execute(
+                    "SELECT key, host, pid, expires FROM claims"
+                )
+                if expires > time.time() and not (host == socket.gethostname() and _gone(pid))
+            }
+            free = next((key for key in keys if key not in done and key not in taken), None)
+            if free is not None:
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)",
+                    [free, self.owner, socket.gethostname(), os.getpid(), time.time() + LEASE],
+                )
+        return Claim(free, done)
+
+    def renew(self) -> None:
+        """Say that the runs that this process has claimed are still being performed."""
+        self._connection.execute(
+            "UPDATE claims SET expires = ? WHERE owner = ?", [time.time() + LEASE, self.owner]
+        )
+
+    def done(self, keys: Collection[str]) -> set[str]:
+        """Which of these runs are done."""
+        wanted = set(keys)
+        return {key for (key,) in self._connection.execute("SELECT key FROM runs") if key in wanted}
+
+    def add(self, run: Run, result: Result, threads: int = 1) -> None:
+        """Store the result of a run; the first one stays."""
+        with self._transaction():
+            self._connection.execute(
+                f"INSERT OR IGNORE INTO runs VALUES ({', '.join('?' * 15)})",
+                [
+                    run.key,
+                    run.point.key,
+                    run.seed,
+                    run.point.text,
+                    _now(),
+                    json.dumps(versions()),
+                    threads,
+                    result.peak,
+                    result.honest,
+                    result.last,
+                    result.shared,
+                    result.seconds_per_pass,
+                    result.seconds,
+                    json.dumps([part._asdict() for part in result.parts]),
+                    json.dumps(result.warnings),
+                ],
+            )
+            self._connection.execute("DELETE FROM claims WHERE key = ?", [run.key])
+            self._connection.execute("DELETE FROM failures WHERE key = ?", [run.key])
+
+    def fail(self, run: Run, message: str) -> None:
+        """Store why a run could not be performed; it will be tried again when asked for."""
+        with self._transaction():
+            self._connection.execute(
+                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)",
+                [run.key, run.point.text, run.seed, _now(), message],
+            )
+            self._connection.execute(
+                "DELETE FROM claims WHERE key = ? AND owner = ?", [run.key, self.owner]
+            )
+
+    def records(self, points: Collection[Point] | None = None) -> list[Record]:
+        """All runs of some points, or of all, by point and seed."""
+        rows = self._connection.execute(
+            "SELECT point, seed, finished, versions, threads, parts, seconds, warnings"
+            " FROM runs ORDER BY point, seed"
+        )
+        wanted = None if points is None else {point.key for point in points}
+        return [
+            Record(
+                point,
+                seed,
+                finished,
+                json.loads(made_with),
+                threads,
+                Result(
+                    [PartResult(**part) for part in json.loads(parts)],
+                    seconds,
+                    json.loads(texts),
+                ),
+            )
+            for point, seed, finished, made_with, threads, parts, seconds, texts in rows
+            if wanted is None or point in wanted
+        ]
+
+    def seconds(self) -> dict[str, float]:
+        """How long a run of each point took, on average."""
+        rows = self._connection.execute("SELECT point, avg(seconds) FROM runs GROUP BY point")
+        return dict(rows.fetchall())
+
+    def failures(self) -> list[tuple[str, str]]:
+        """Keys and messages of runs that failed and have not been done since."""
+        return self._connection.execute("SELECT key, message FROM failures").fetchall()
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _gone(pid: int) -> bool:
+    """Whether a process of this machine has ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,166 @@
+"""From runs to what they say: means and spreads of each point, under both protocols."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pskem.study.definition import Entry, Study
+from pskem.study.methods import OURS
+from pskem.study.store import Record, Store
+
+__all__ = ["PointSummary", "Spread", "describe", "operations", "summarise"]
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation over runs; None where one run is all there is."""
+
+    mean: float
+    sd: float | None
+
+
+class PointSummary(NamedTuple):
+    """What the runs of a point found.
+
+    peak, honest, last : accuracy of the best pass by test data, of the pass that was chosen
+        without them, and of the last pass
+    optimism : peak - honest
+    chosen, best : the passes of these, medians over runs and parts
+    shared : the shared proportion after the last pass
+    seconds_per_pass : of training on ``threads`` threads, median over runs
+    seconds : that of all passes
+    warnings : in how many runs each warning was given
+    """
+
+    study: str
+    entry: Entry
+    n_runs: int
+    seeds: tuple[int, int]
+    n_train: int
+    peak: Spread
+    honest: Spread
+    last: Spread
+    optimism: Spread
+    best: float
+    chosen: float
+    shared: Spread | None
+    seconds_per_pass: float
+    seconds: float
+    threads: list[int]
+    warnings: Mapping[str, int]
+
+    @property
+    def has_passes(self) -> bool:
+        return self.entry.point.method == OURS
+
+    def value(self, name: str) -> Any:
+        """A setting of the point, or None."""
+        return self.entry.label.get(name, self.entry.point.settings.get(name))
+
+    def quantity(self, name: str) -> Spread | None:
+        """Something to draw."""
+        if name == "operations":
+            count = operations(self)
+            return None if count is None else Spread(count, None)
+        if name == "seconds":
+            return Spread(self.seconds, None)
+        chosen: Spread | None = getattr(self, name)
+        return chosen
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for CSV and JSON."""
+        experiment = self.entry.experiment
+        spreads = {
+            name: self.quantity(name) for name in ("peak", "honest", "last", "optimism", "shared")
+        }
+        return {
+            "study": self.study,
+            "experiment": experiment.name,
+            "data": self.entry.point.data["source"],
+            "method": self.entry.point.method,
+            "label": describe(self.entry.label),
+            "runs": self.n_runs,
+            "first_seed": self.seeds[0],
+            "last_seed": self.seeds[1],
+            "train_rows": self.n_train,
+            **{
+                f"{name}_{part}": None if spread is None else getattr(spread, part)
+                for name, spread in spreads.items()
+                for part in Spread._fields
+            },
+            "best_pass": self.best,
+            "chosen_pass": self.chosen,
+            "seconds_per_pass": self.seconds_per_pass,
+            "paper_accuracy": experiment.paper.get("accuracy"),
+            "paper_sd": experiment.paper.get("spread"),
+            "paper_seconds_per_pass": experiment.paper.get("seconds_per_pass"),
+            "warned_runs": max(self.warnings.values(), default=0),
+        }
+
+
+def describe(label: Mapping[str, Any]) -> str:
+    """The settings that tell a point from others, in words."""
+    return ", ".join(
+        str(value) if name == "method" else f"{name}={value}" for name, value in label.items()
+    )
+
+
+def operations(summary: PointSummary) -> float | None:
+    """The paper's count for a whole training, N_P R K N (2 + m + m^2 + m^3).
+
+    Section 2.2 and 2.3; g(m), the cost of a quadratic form, is taken as m^3.
+    """
+    point = summary.entry.point
+    R, K, M = (
+        summary.value("n_blocks"),
+        summary.value("n_components"),
+        point.features.get("n_components"),
+    )
+    passes = point.settings.get("max_iter")
+    if not all(isinstance(number, int) for number in (R, K, M, passes)):
+        return None
+    m = M / R
+    return float(passes * R * K * summary.n_train * (2 + m + m**2 + m**3))
+
+
+def summarise(study: Study, store: Store) -> list[PointSummary]:
+    """The points of a study that have been run, in the order of its definition."""
+    by_point: dict[str, list[Record]] = {}
+    for record in store.records([entry.point for entry in study.entries]):
+        by_point.setdefault(record.point, []).append(record)
+    found = [(entry, by_point.get(entry.point.key, [])) for entry in study.entries]
+    return [_summary(study.name, entry, records) for entry, records in found if records]
+
+
+def _summary(study: str, entry: Entry, records: Sequence[Record]) -> PointSummary:
+    results = [record.result for record in records]
+    parts = [part for result in results for part in result.parts]
+    shared = [result.shared for result in results if result.shared is not None]
+    seeds = [record.seed for record in records]
+    seconds_per_pass = float(np.median([result.seconds_per_pass for result in results]))
+    return PointSummary(
+        study=study,
+        entry=entry,
+        n_runs=len(results),
+        seeds=(min(seeds), max(seeds)),
+        n_train=round(float(np.mean([part.n_train for part in parts]))),
+        peak=_spread([result.peak for result in results]),
+        honest=_spread([result.honest for result in results]),
+        last=_spread([result.last for result in results]),
+        optimism=_spread([result.peak - result.honest for result in results]),
+        best=float(np.median([np.argmax(part.test) + 1 for part in parts])),
+        chosen=float(np.median([part.chosen for part in parts])),
+        shared=_spread(shared) if shared else None,
+        seconds_per_pass=seconds_per_pass,
+        seconds=seconds_per_pass * len(parts[0].test),
+        threads=sorted({record.threads for record in records}),
+        warnings=Counter(text for result in results for text in result.warnings),
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Spread(float(np.mean(values)), sd)
