@@ -75,6 +75,7 @@ def test_a_study_of_ones_own(folder, capsys):
     assert run(["study", "flowers.toml", "--jobs", "2"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("\nflowers: Flowers\n")
+    assert "best pass by TEST accuracy" in err
     assert out.count("\nours ") == 4
     assert "97.5" in out
     assert "12 run(s) performed, 0 were there already." in err
@@ -83,8 +84,10 @@ def test_a_study_of_ones_own(folder, capsys):
     assert {path.name for path in results.iterdir()} == {*made, "runs.sqlite"}
     frame = pd.read_csv(results / "summary.csv")
     assert frame["runs"].tolist() == [2] * 6
-    assert (frame["peak_mean"] >= frame["honest_mean"]).all()
-    assert (frame["optimism_mean"] - (frame["peak_mean"] - frame["honest_mean"])).abs().max() < 1e-9
+    ours, theirs = frame[:4], frame[4:]
+    assert (ours["peak_mean"] >= ours["honest_mean"]).all()
+    assert (ours["optimism_mean"] - ours["peak_mean"] + ours["honest_mean"]).abs().max() < 3e-6
+    assert theirs["peak_mean"].isna().all()
     assert frame["honest_mean"].min() > 0.5
     plain = json.loads((results / "summary.json").read_text())
     assert len(plain["points"]) == 6
@@ -160,6 +163,27 @@ def test_several_processes_share_the_work(folder):
     assert performed == len(rows()) == 24
 
 
+def test_an_interrupt_of_the_whole_group_leaves_no_traceback(folder):
+    """A terminal sends Ctrl-C to the workers as well, also while they begin."""
+    command = [sys.executable, "-m", "pskem", "study", "flowers.toml", "-n", "50", "--jobs", "2"]
+    for delay in (0.1, 0.6):
+        process = subprocess.Popen(
+            [*command, "-o", f"out{delay}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+        while not Path(f"out{delay}/runs.sqlite").exists():
+            time.sleep(0.02)
+        time.sleep(delay)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert "Traceback" not in err
+        assert err.endswith("Interrupted.\n")
+
+
 def test_workers_end_with_their_parent(folder):
     process = start("study", "flowers.toml", "--jobs", "1", "-n", "500")
     wait_for_rows(1)
@@ -203,6 +227,7 @@ def test_the_list_of_experiments(capsys):
     [
         (["reproduce", "fig9"], 2, "There is no experiment 'fig9'. Known: digits, fig1"),
         (["reproduce", "report"], 1, "There is no file of results pskem-results/runs.sqlite"),
+        (["reproduce", "report", "digits"], 2, "it stands alone"),
         (["reproduce", "digits", "--only", "svm"], 1, "Nothing here is called 'svm'"),
         (["reproduce", "digits", "--runs", "0"], 2, "--runs"),
         (["reproduce", "digits", "--jobs", "0"], 2, "--jobs"),
@@ -225,8 +250,9 @@ def test_a_wrong_target_fails_its_runs_and_says_why_once(folder, capsys):
     assert run(["study", "flowers.toml", "--jobs", "1"]) == 1
     err = capsys.readouterr().err
     assert err.count("spices") == 1
-    assert "12 run(s) on train.csv failed" in err
-    assert Path("pskem-results/report.html").is_file()
+    assert "12 run(s) on train.csv failed: " in err
+    assert "(The first: shared-kernels with max_iter=5, n_components=3, n_blocks=1, seed 0.)" in err
+    assert not Path("pskem-results/report.html").exists()
 
 
 def test_data_sets_that_are_not_there_do_not_stop_the_others(folder, capsys, monkeypatch):
@@ -236,7 +262,7 @@ def test_data_sets_that_are_not_there_do_not_stop_the_others(folder, capsys, mon
     monkeypatch.setenv("PSKEM_DATA", str(folder / "none"))
     monkeypatch.setattr("pskem.study.materials.fetch", refuse)
     text = STUDY + '\n[[experiment]]\nname = "far"\ndata = { source = "mnist" }\n'
-    Path("flowers.toml").write_text(text.replace('target = "species"', 'target = "species"'))
+    Path("flowers.toml").write_text(text.replace("split = { folds = 2 }\n", ""))
     assert run(["study", "flowers.toml", "--jobs", "1", "-n", "1", "--json"]) == 1
     out, err = capsys.readouterr()
     assert "1 run(s) on mnist failed: no network here" in err

@@ -112,11 +112,84 @@ def test_the_papers_experiments_are_all_there():
     assert {e.point.data["source"] for e in studies["digits"].entries} == {"digits"}
 
 
-def test_honest_and_paper_are_trained_on_the_same_rows():
-    """The papers' numbers of training rows are not reduced by validation."""
+def test_all_classifiers_of_table_1_have_the_same_rows_and_features():
+    found = {}
     for entry in parse_study("table1", included()["table1"]).entries:
-        if entry.point.data["source"] == "mnist":
-            assert entry.point.split["train"] == 30000
+        same = json.dumps([entry.point.features, entry.point.split], sort_keys=True)
+        found.setdefault(entry.point.data["source"], set()).add(same)
+    assert {name: len(kinds) for name, kinds in found.items()} == dict.fromkeys(found, 1)
+
+
+SLICED = """
+[[slice]]
+study = "fig2"
+where = { n_components = [8, 40], n_blocks = 3 }
+"""
+
+
+def test_a_slice_has_the_points_that_were_asked_for():
+    base = {run.key for run in parse_study("fig2", included()["fig2"]).runs()}
+    study = parse_study("s", SLICED)
+    assert [entry.label for entry in study.entries] == [
+        {"n_blocks": 3, "n_components": 8},
+        {"n_blocks": 3, "n_components": 40},
+    ]
+    assert {run.key for run in study.runs()} < base
+    other = parse_study("s", SLICED + "settings = { n_blocks = 4 }\nruns = 2\n")
+    assert [entry.label["n_blocks"] for entry in other.entries] == [4, 4]
+    assert [entry.point.settings["n_blocks"] for entry in other.entries] == [4, 4]
+    assert len(other.runs()) == 4
+    merged = parse_study("s", SLICED + "settings = { n_components = 9 }")
+    assert len(merged.entries) == 1  # two points have become one
+
+
+def test_settings_of_a_slice_are_for_the_shared_kernels():
+    text = '[[slice]]\nstudy = "digits"\nsettings = { max_iter = 3 }'
+    for entry in parse_study("s", text).entries:
+        assert (entry.point.settings.get("max_iter") == 3) == (
+            entry.point.method == "shared-kernels"
+        )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("settings = { max_itr = 3 }", "Did you mean 'max_iter'"),
+        ("settings = 3", "settings = 3, which should be a table"),
+        ('runs = "x"', "runs = 'x'"),
+        ('only = "nobody"', "Nothing here is called 'nobody'"),
+        ('only = "lda"', "Nothing here is called 'lda'"),
+    ],
+)
+def test_what_is_wrong_with_a_slice_is_said(more, said):
+    with pytest.raises(StudyError) as error:
+        parse_study("s", SLICED + more)
+    assert said in str(error.value)
+
+
+def test_a_slice_of_nothing_is_refused():
+    with pytest.raises(StudyError, match="leaves nothing of fig2"):
+        parse_study("s", SLICED.replace("[8, 40]", "[9]"))
+    with pytest.raises(StudyError, match="study = 'fig9', which should be one of"):
+        parse_study("s", SLICED.replace("fig2", "fig9"))
+
+
+def test_a_figure_takes_the_experiments_that_vary_its_axis():
+    text = SMALL + '\n[[figure]]\nname = "f"\nx = "n_components"\n'
+    (figure,) = parse_study("small", text).figures
+    assert figure["experiments"] == ["ours"]
+
+
+def test_features_of_images_are_spelt_out():
+    """A run is known by what it does: given or usual, the same features are the same."""
+    points = [
+        parse_study("s", f'data = {{ source = "mnist" }}\nfeatures = {features}\n[[experiment]]\n')
+        .entries[0]
+        .point
+        for features in ("{}", "{ deskew = true, n_components = 39 }", "{ deskew = false }")
+    ]
+    assert points[0].key == points[1].key != points[2].key
+    assert points[0].features["standardize"] == "global"
 
 
 def test_a_files_content_is_part_of_the_configuration(tmp_path):
@@ -143,18 +216,46 @@ def test_a_files_content_is_part_of_the_configuration(tmp_path):
         ("runs = 2", "runs = 0", "runs = 0, which should be a whole number from 1"),
         ("runs = 2", "runs = true", "runs = True"),
         ("folds = 3", "folds = 1", "folds = 1, which should be a whole number from 2"),
-        ("folds = 3", 'folds = 3, order = "odd"', "not one of given, shuffled, stratified"),
+        ("folds = 3", 'folds = 3, order = "odd"', "should be one of given, shuffled, stratified"),
         ("fraction = 0.2", "fraction = 1.5", "between 0 and 1"),
-        ("fraction = 0.2", "fraction = 0.2, rows = 5", "validates in 2 ways"),
-        ('"iris"', '"irs"', "There is no file irs, and no data set is called 'irs'"),
+        ("fraction = 0.2", "fraction = 0.2, rows = 5", "validates in several ways"),
+        (
+            '"iris"',
+            '"irs"',
+            "needs the file irs, which cannot be read, and no data set is called 'irs'",
+        ),
         ('source = "iris"', 'target = "x"', "does not say where its data are"),
+        ("n_components = [2", 'n_components = ["six"', "n_components='six'"),
+        ('"tied"', '"tide"', "covariance_type='tide' is not known"),
+        ("n_neighbors = 3", 'n_neighbors = "three"', "The 'n_neighbors' parameter"),
         ("n_components = [2", "n_component = [2", "Did you mean 'n_components'"),
         ("n_neighbors = 3", "k = 3", "has 'k', which is not known"),
-        ('"lda"', '"lba"', "method = 'lba', which is not one of shared-kernels, lda"),
+        ('"lda"', '"lba"', "method = 'lba', which should be one of shared-kernels, lda"),
         ('name = "theirs"', 'name = "ours"', "two experiments called 'ours'"),
-        ("max_iter = 4", "tol = 4", "'tol', which is not known"),
+        ("max_iter = 4", "tol = 4", "'tol', which a study does not take"),
         ("[[experiment]]", "[experiment]", "not valid TOML"),
-        ("settings = {", "settings = 3 # {", "settings = 3, which should be a table"),
+        ("runs = 2", "runs = 2026-01-01", "runs = datetime.date"),
+        ("max_iter = 4", "max_iter = nan", "which should be a table of plain values"),
+        ("max_iter = 4", "init_scale = 2026-01-01", "which should be a table of plain values"),
+        ("[2, 3]", "[]", "grid has no values for 'n_components'"),
+        ("folds = 3", "folds = 3, test = 0.2", "has folds and test"),
+        ("folds = 3", 'order = "given"', "has an order, but no folds"),
+        ("fraction = 0.2", "rows = 5", "split.train must leave over"),
+        ('"iris"', '"mnist"', "splits mnist anew"),
+        ('"iris"', '"iris", target = "x"', "has 'target', which is not known"),
+        ('"iris"', '"iris", drop = 3', "drop = 3, which should be a text or a list of texts"),
+        ('method = ["lda"', 'method = [3, "lda"', "method = [3"),
+        (
+            "runs = 1",
+            'paper = { accuracy = "high" }',
+            "accuracy = 'high', which should be a number",
+        ),
+        ("n_neighbors = 3", "n_jobs = 3", "has 'n_jobs', which a study does not take"),
+        (
+            "settings = {",
+            "settings = 3 # {",
+            "settings = 3, which should be a table of plain values",
+        ),
         ('source = "iris"', 'source = "iris", drop_ = 3', "'drop_', which is not known"),
     ],
 )
@@ -170,10 +271,14 @@ def test_what_is_wrong_with_a_study_is_said(old, new, said):
     [
         ('x = "n_components"', "has no name"),
         ('name = "f"', "has no x"),
-        ('name = "f"\nx = "reg_covar"', "x = 'reg_covar', which is not one of"),
+        ('name = "f"\nx = "reg_covar"', "x = 'reg_covar', which should be one of"),
         ('name = "f"\nx = "n_components"\ny = "speed"', "y = 'speed'"),
-        ('name = "f"\nx = "n_components"\nexperiments = ["no"]', "experiments = 'no'"),
+        ('name = "f"\nx = "n_components"\nexperiments = ["no"]', "has 'no', which is not known"),
         ('name = "../f"\nx = "n_components"', "name = '../f'"),
+        ('name = "f"\nx = "n_components"\ny = []', "y = []"),
+        ('name = "f"\nx = "n_components"\nlog = "no"', "log = 'no'"),
+        ('name = "f"\nx = "n_components"\nexperiments = 3', "experiments = 3"),
+        ('name = "f"\nx = "method"\n[[figure]]\nname = "f"\nx = "method"', "two figures called"),
     ],
 )
 def test_what_is_wrong_with_a_figure_is_said(figure, said):

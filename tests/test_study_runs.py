@@ -13,7 +13,7 @@ from pskem.samples import arrange, measure
 from pskem.structures import STRUCTURES
 from pskem.study import Place, Point, Run, StudyError
 from pskem.study.execution import PartResult, Result, perform
-from pskem.study.materials import is_ready, load, prepare
+from pskem.study.materials import file_digest, is_ready, load, prepare
 from pskem.study.methods import METHODS, Sample
 from pskem.study.splits import make_parts
 
@@ -83,11 +83,13 @@ def test_rows_held_out_at_random_keep_the_shares_of_the_classes():
         ({"train": 80}, {"rows": 20}, "80 rows to train on and 20 to validate on"),
         ({"folds": 31}, {}, "31 folds are too many: the smallest class has 30 rows"),
         ({"folds": 121, "order": "given"}, {}, "there are 120 rows"),
+        ({"test": 0.001}, {}, "leaves no rows to test on"),
+        ({"test": 0.2}, {"fraction": 0.001}, "leaves no rows to validate on"),
     ],
 )
 def test_a_split_that_cannot_be_had_is_refused(split, validation, said):
     with pytest.raises(StudyError, match=said):
-        make_parts(Y, None if "folds" in split else 90, split, validation, 0)
+        make_parts(Y, 90 if "train" in split else None, split, validation, 0)
 
 
 def test_accuracies_after_each_pass_are_those_of_shorter_trainings():
@@ -194,7 +196,7 @@ def test_scalers_see_the_training_rows_alone(tmp_path):
     for last in ("3,1,a", "1000000,1,a"):
         path.write_text("\n".join([*rows, last]) + "\n")
         point = Point(
-            {"source": "t.csv", "target": "c"},
+            {"source": "t.csv", "target": "c", "digest": file_digest(path)},
             {"scale": "range"},
             {"folds": 61, "order": "given"},
             {},
@@ -203,7 +205,6 @@ def test_scalers_see_the_training_rows_alone(tmp_path):
         )
         result = perform(Run(point, 0, str(path)), Place(tmp_path / str(len(results))))
         results.append(result)
-        load.__globals__["_table"].cache_clear()
     # The last part tests on the last row and trains on the others, which are the same.
     assert results[0].parts[-1].log_likelihoods == results[1].parts[-1].log_likelihoods
     assert results[0].parts[0].log_likelihoods != results[1].parts[0].log_likelihoods

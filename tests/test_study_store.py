@@ -5,7 +5,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -75,10 +76,10 @@ def test_a_claimed_run_is_left_to_its_claimant(store, tmp_path):
         store.add(RUNS[0], RESULT)
         assert other.claim(KEYS[:2]) == (None, {KEYS[0]})
         other.fail(RUNS[1], "no luck")
-        assert other.failures() == [(KEYS[1], "no luck")]
+        assert other.failures() == {KEYS[1]: "no luck"}
         assert store.claim(KEYS[:2]).key == KEYS[1]
         store.add(RUNS[1], RESULT)
-        assert other.failures() == []
+        assert other.failures() == {}
     assert store.done(KEYS) == set(KEYS[:2])
 
 
@@ -107,11 +108,11 @@ def test_a_claim_from_another_machine_ends_unless_it_is_renewed(store, tmp_path,
         monkeypatch.undo()
         assert store.claim(["a"]).key is None
         now = time.time()
-        monkeypatch.setattr(store_module.time, "time", lambda: now + 50)
+        monkeypatch.setattr(store_module.time, "time", lambda: now + 290)
         other.renew()
-        monkeypatch.setattr(store_module.time, "time", lambda: now + 100)
+        monkeypatch.setattr(store_module.time, "time", lambda: now + 580)
         assert store.claim(["a"]).key is None
-        monkeypatch.setattr(store_module.time, "time", lambda: now + 111)
+        monkeypatch.setattr(store_module.time, "time", lambda: now + 591)
         assert store.claim(["a"]).key == "a"
 
 
@@ -182,7 +183,7 @@ def test_a_run_that_fails_does_not_stop_the_others(store, tmp_path):
     ((run, message),) = summary.failures
     assert run == bad
     assert message.startswith("n_components")
-    assert [m for _, m in store.failures()] == [message]
+    assert store.failures() == {bad.key: message}
     assert store.claim([bad.key]).key == bad.key  # it may be tried again
 
 
@@ -224,9 +225,69 @@ def test_an_interrupted_write_leaves_nothing(store, monkeypatch):
     assert len(store.records()) == 1
 
 
-def test_processes_are_told_apart_by_more_than_their_number(store):
-    assert os.getpid() > 0
+def test_a_process_that_has_ended_is_gone():
     assert not store_module._gone(os.getpid())
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     assert store_module._gone(child.pid)
+
+
+def test_a_full_disk_is_told_and_leaves_the_file_as_it_was(store):
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    big = RESULT._replace(warnings={"x" * 100_000: 1})
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        store.add(RUNS[0], big)
+    store._connection.execute("PRAGMA max_page_count = 1000000")
+    assert store.records() == []
+    store.add(RUNS[0], big)
+    assert len(store.records()) == 1
+
+
+class Broken(ThreadPoolExecutor):
+    """A pool whose worker dies at the second run."""
+
+    def submit(self, function, /, *arguments, **options):
+        if function is perform and arguments[0] == RUNS[1]:
+            future = Future()
+            future.set_exception(BrokenProcessPool("gone"))
+            return future
+        return super().submit(function, *arguments, **options)
+
+
+def test_a_dead_worker_ends_the_work_and_its_run_comes_last_next_time(store, tmp_path):
+    with Broken(1) as executor, pytest.raises(StudyError, match="ended all of a sudden"):
+        work(RUNS, store, Place(tmp_path), executor, jobs=2)
+    assert store.done(KEYS) <= {KEYS[0]}
+    assert set(store.failures()) == {KEYS[1]}
+    order = []
+    perform_all(store, tmp_path, observe=lambda p: order.append((p.done, set(store.failures()))))
+    assert store.done(KEYS) == set(KEYS)
+    # It was still among the failures when all others were done.
+    assert (len(KEYS) - 1, {KEYS[1]}) in order
+
+
+def test_a_result_that_is_not_finite_is_a_failure(store, tmp_path, monkeypatch):
+    def spoilt(run, place, threads):
+        part = PART._replace(log_likelihoods=[float("-inf")])
+        return RESULT._replace(parts=[part])
+
+    monkeypatch.setattr("pskem.study.runner.perform", spoilt)
+    summary = perform_all(store, tmp_path, RUNS[:1])
+    assert summary.performed == 0
+    assert summary.failures == [(RUNS[0], "The result is not finite")]
+    assert store.records() == []
+
+
+def test_a_file_that_changes_meanwhile_is_noticed(store, tmp_path):
+    (tmp_path / "t.csv").write_text("a,c\n" + "1,x\n2,y\n" * 9)
+    text = """
+data = { source = "t.csv", target = "c" }
+[[experiment]]
+method = "lda"
+"""
+    study = parse_study("s", text, tmp_path)
+    (tmp_path / "t.csv").write_text("a,c\n" + "1,y\n2,x\n" * 9)
+    summary = perform_all(store, tmp_path, study.runs())
+    assert summary.performed == 0
+    assert "has changed since the study began" in summary.failures[0][1]

@@ -10,8 +10,8 @@ from pskem.cli.studying import carry_out, study_options
 
 __all__ = ["reproduce"]
 
-#: Studies that are parts of the others, or need none of the paper's data.
-BESIDE = ("quick", "digits")
+#: Studies that are no experiments of the paper, or parts of others.
+BESIDE = ("quick", "digits", "starts")
 REPORT = "report"
 
 
@@ -54,6 +54,11 @@ def reproduce(names: tuple[str, ...], list_: bool, as_json: bool, **options: Any
     if unknown:
         raise click.UsageError(
             f"There is no experiment {unknown[0]!r}. Known: {', '.join([*texts, REPORT])}."
+        )
+    if REPORT in names and len(names) > 1:
+        raise click.UsageError(
+            f"{REPORT!r} writes the report and runs nothing; it stands alone. Every other command"
+            " writes the report at its end."
         )
     chosen = names or tuple(name for name in texts if name not in BESIDE)
     studies = [parse_study(name, texts[name]) for name in chosen if name != REPORT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["carry_out", "study_options"]
 
 #: Rows of a study's table that are printed; the report has them all.
-SHOWN = 25
+SHOWN = 30
 #: Seconds between lines of progress where there is no terminal.
 PACE = 30.0
 
@@ -68,7 +69,7 @@ def carry_out(
     import matplotlib
 
     from pskem.parallel import n_threads
-    from pskem.study import Place, Store, check_names, pool, work, write_report
+    from pskem.study import Place, Store, StudyError, check_names, pool, work, write_report
 
     matplotlib.use("agg")  # no window is needed, and on many machines none can be had
     folder = Path(out)
@@ -89,6 +90,11 @@ def carry_out(
                 with pool(jobs) as executor, _bar(quiet) as observe:
                     threads = max(1, cores // jobs)
                     summary = work(ordered, store, place, executor, jobs, threads, observe)
+            except sqlite3.Error as error:
+                raise StudyError(
+                    f"{store.path} cannot be written: {error}. Runs that were done are kept; mend"
+                    " this, and the same command goes on."
+                ) from None
             except BaseException:
                 done = len(store.done(wanted))
                 remark(
@@ -98,9 +104,11 @@ def carry_out(
                 )
                 raise
             failed = _tell(summary, quiet)
+        if not store.seconds():
+            return 1 if failed else 0  # nothing has ever been run: there is nothing to report
         written = write_report(store, folder)
-        _show(store, [study.name for study in studies], as_json)
-    pictures = f" and {len(written.figures)} figures" if written.figures else ""
+        _show(store, [study.name for study in studies], only, as_json, quiet)
+    pictures = f" and {len(written.figures)} figure files" if written.figures else ""
     remark(f"Report: {written.page}{pictures}; results: {folder / 'runs.sqlite'}.", quiet)
     return 1 if failed else 0
 
@@ -115,17 +123,31 @@ def _tell(summary: Summary, quiet: bool) -> bool:
     for run, message in summary.failures:
         reasons.setdefault(message, []).append(run)
     for message, group in reasons.items():
-        sources = ", ".join(sorted({str(run.point.data["source"]) for run in group}))
-        remark(f"Error: {len(group)} run(s) on {sources} failed: {message}")
+        point = group[0].point
+        settings = ", ".join(f"{key}={value}" for key, value in point.settings.items())
+        first = f"{point.method}{f' with {settings}' if settings else ''}, seed {group[0].seed}"
+        remark(
+            f"Error: {len(group)} run(s) on {point.data['source']} failed: {message} (The first:"
+            f" {first}.)"
+        )
     return bool(reasons)
 
 
-def _show(store: Store, names: Sequence[str], as_json: bool) -> None:
+def _show(
+    store: Store, names: Sequence[str], only: Sequence[str], as_json: bool, quiet: bool
+) -> None:
     """Print the points of the studies that were asked for, or of all."""
-    from pskem.study import LEGEND, point_table, summarise
+    from pskem.study import LEGEND, names_of, point_table, summarise
 
     chosen = [study for study in store.studies() if not names or study.name in names]
-    summaries = {study.name: summarise(study, store) for study in chosen}
+    summaries = {
+        study.name: [
+            summary
+            for summary in summarise(study, store)
+            if not only or set(only) & names_of(summary.entry)
+        ]
+        for study in chosen
+    }
     if as_json:
         print_json([s.as_dict() for group in summaries.values() for s in group])
         return
@@ -137,8 +159,8 @@ def _show(store: Store, names: Sequence[str], as_json: bool) -> None:
         else:
             print("no runs yet")
         if len(rows) > SHOWN:
-            print(f"({len(rows) - SHOWN} more points are in the report.)")
-    print(f"\n{LEGEND}")
+            print(f"({len(rows) - SHOWN} more in the report.)")
+    remark(f"\n{LEGEND}", quiet)
 
 
 @contextmanager

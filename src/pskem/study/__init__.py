@@ -1,7 +1,7 @@
 """Studies: many runs, defined by data, kept in a file, resumed where they stopped."""
 
 from pskem.study.configuration import Point, Run, StudyError
-from pskem.study.definition import Study, check_names
+from pskem.study.definition import Study, check_names, names_of
 from pskem.study.materials import Place
 from pskem.study.pages import LEGEND, Written, point_table, write_report
 from pskem.study.parsing import included, load_study, parse_study
@@ -24,6 +24,7 @@ __all__ = [
     "check_names",
     "included",
     "load_study",
+    "names_of",
     "parse_study",
     "point_table",
     "pool",

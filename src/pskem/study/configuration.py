@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 __all__ = ["Point", "Run", "StudyError", "digest"]
 
@@ -49,10 +49,6 @@ class Point(NamedTuple):
     @property
     def key(self) -> str:
         return digest(self._asdict())
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        return cls(**json.loads(text))
 
 
 class Run(NamedTuple):

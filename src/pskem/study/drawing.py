@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ TITLES = {
 }
 NAMES = {"n_components": "K, kernels per block", "n_blocks": "blocks"}
 MARKERS = "osD^vP*X"
+MOST_TICKS = 12
 
 
 def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
@@ -35,11 +37,9 @@ def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
         for name in figure["y"]
         for panel in (["peak", "honest"] if name == "accuracy" else [name])
     ]
-    lines: dict[Any, list[PointSummary]] = {}
+    lines: dict[str, list[PointSummary]] = {}
     for summary in wanted:
-        lines.setdefault(summary.value(figure["line"]) if "line" in figure else "", []).append(
-            summary
-        )
+        lines.setdefault(_name(figure, summary), []).append(summary)
     made, axes = plt.subplots(
         1,
         len(panels),
@@ -48,12 +48,13 @@ def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
         layout="constrained",
         sharey=panels == ["peak", "honest"],
     )
+    places = _places(figure, wanted)
     colours = plt.get_cmap("viridis")(np.linspace(0.0, 0.9, max(1, len(lines))))
     for ax, panel in zip(axes[0], panels, strict=True):
-        for (value, members), colour, marker in zip(
-            lines.items(), colours, MARKERS * len(lines), strict=False
+        for (name, members), colour, marker in zip(
+            lines.items(), colours, cycle(MARKERS), strict=False
         ):
-            _line(ax, figure, panel, members, _name(figure, value, members[0]), colour, marker)
+            _line(ax, figure, panel, members, places, name, colour, marker)
         ax.set_title(TITLES[panel], fontsize=10)
         ax.set_xlabel(NAMES.get(figure["x"], figure["x"]))
         ax.grid(alpha=0.3)
@@ -61,12 +62,30 @@ def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
             ax.set_yscale("log")
         elif panel in ("peak", "honest"):
             ax.set_ylabel("accuracy, %")
-    if len(lines) > 1:
-        axes[0, -1].legend(fontsize=9)
+        if not _are_numbers(places):
+            ax.set_xticks(range(len(places)), [_spoken(value) for value in places])
+        elif len(places) <= MOST_TICKS:
+            ax.set_xticks(places)
+        if len(ax.lines) > 1:
+            ax.legend(fontsize=9)
     runs = sorted({summary.n_runs for summary in wanted})
     count = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}" if runs else "no"
     made.suptitle(f"{figure['title']} ({count} run{'s' if runs != [1] else ''} a point)")
     return made
+
+
+def _places(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> list[Any]:
+    """The values on the horizontal axis: numbers in order, others as the study has them."""
+    found: list[Any] = []
+    for summary in summaries:
+        value = summary.value(figure["x"])
+        if value is not None and value not in found:
+            found.append(value)
+    return sorted(found) if _are_numbers(found) else found
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
 def _line(
@@ -74,6 +93,7 @@ def _line(
     figure: Mapping[str, Any],
     panel: str,
     members: Sequence[PointSummary],
+    places: Sequence[Any],
     name: str,
     colour: Any,
     marker: str,
@@ -81,25 +101,30 @@ def _line(
     factor = 100.0 if panel in ("peak", "honest") else 1.0
     rows = []
     for summary in members:
-        spread = summary.quantity(panel)
-        if spread is not None:
-            x = summary.value(figure["x"])
+        spread, value = summary.quantity(panel), summary.value(figure["x"])
+        if spread is not None and value is not None:
+            x = value if _are_numbers(places) else places.index(value)
             rows.append((x, factor * spread.mean, factor * (spread.sd or 0.0)))
     if not rows:
         return
-    rows.sort(key=lambda row: row[0])
-    x, mean, sd = zip(*rows, strict=True)
+    x, mean, sd = np.array(sorted(rows)).T
     ax.plot(x, mean, color=colour, marker=marker, markersize=4, linewidth=1.5, label=name)
-    low, high = np.subtract(mean, sd), np.add(mean, sd)
-    if np.any(np.array(sd) > 0.0):
-        ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    if sd.any():
+        ax.fill_between(x, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
 
 
-def _name(figure: Mapping[str, Any], value: Any, summary: PointSummary) -> str:
-    """A line's entry in the legend: blocks by their number and size."""
+def _name(figure: Mapping[str, Any], summary: PointSummary) -> str:
+    """The line of a point, as the legend has it: blocks by their number and size."""
     if "line" not in figure:
         return ""
+    value = summary.value(figure["line"])
     M = summary.entry.point.features.get("n_components")
     if figure["line"] == "n_blocks" and isinstance(M, int) and isinstance(value, int):
         return f"{value} x {M // value}" + (" (not partitioned)" if value == 1 else "")
-    return f"{NAMES.get(figure['line'], figure['line'])} {value}"
+    if figure["line"] == "method":
+        return str(value)
+    return f"{NAMES.get(figure['line'], figure['line'])} {_spoken(value)}"
+
+
+def _spoken(value: Any) -> str:
+    return "as usual" if value is None else str(value)

@@ -148,6 +148,8 @@ def _table(
     """A table, or a small image set: its features are fitted to each training part."""
     settings, wishes = dict(data), dict(features)
     source = str(path or settings["source"])
+    if path is not None and file_digest(Path(path)) != settings["digest"]:
+        raise StudyError(f"{path} has changed since the study began. Start the command again.")
     task = Task.read(
         source,
         settings.get("target", TARGET),

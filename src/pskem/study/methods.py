@@ -10,20 +10,36 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.checks import check_prior
+from pskem import checks
 from pskem.classifier import SharedKernelClassifier
+from pskem.fitting import check_common
 from pskem.model import HELD, Block, block_log_likelihoods, shared_proportion
 from pskem.parallel import workers
 
-__all__ = ["METHODS", "OURS", "Method", "Sample", "Trace"]
+__all__ = ["METHODS", "OURS", "RESERVED", "Method", "Sample", "Trace"]
 
 OURS = "shared-kernels"
+#: Settings that a study does not take: seeds and threads are the runner's, and it makes all passes
+#: from one start and chooses among them itself.
+RESERVED = frozenset(
+    {
+        "early_stopping",
+        "n_init",
+        "n_iter_no_change",
+        "n_jobs",
+        "random_state",
+        "tol",
+        "validation_fraction",
+        "verbose",
+        "warm_start",
+    }
+)
 #: Megabytes of kernel values that a support vector machine may keep.
 SVM_CACHE = 1000
 
 
 class Sample(NamedTuple):
-    """Features and labels of some rows."""
+    """Features (n, M) and labels (n,) of some rows."""
 
     X: NDArray[Any]
     y: NDArray[Any]
@@ -56,6 +72,10 @@ class Method(Protocol):
         """Names of the settings that it takes."""
         ...
 
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Refuse settings that no data could make right, as far as can be told."""
+        ...
+
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
         """The unfitted classifier."""
         ...
@@ -71,10 +91,14 @@ class SharedKernels(NamedTuple):
     has_passes: bool = True
 
     def parameters(self) -> set[str]:
-        own = {"random_state", "n_jobs", "verbose", "warm_start"}
-        # The study makes all passes from one start and chooses among them itself.
-        own |= {"tol", "n_init", "early_stopping", "validation_fraction", "n_iter_no_change"}
-        return set(SharedKernelClassifier().get_params()) - own
+        return set(SharedKernelClassifier().get_params()) - RESERVED
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        check_common(SharedKernelClassifier(**settings))
+        if settings.get("n_blocks", "auto") != "auto":
+            checks.check_integer("n_blocks", settings["n_blocks"], 1)
+        K = settings.get("n_components", 1)
+        checks.check_n_components(K, len(K) if isinstance(K, list) else 1)
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
         return SharedKernelClassifier(**settings, tol=0.0, random_state=seed, n_jobs=threads)
@@ -82,7 +106,7 @@ class SharedKernels(NamedTuple):
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
         classes, counts = np.unique(sample.y, return_counts=True)
         with np.errstate(divide="ignore"):
-            log_prior = np.log(check_prior(model.priors, counts / counts.sum()))
+            log_prior = np.log(checks.check_prior(model.priors, counts / counts.sum()))
         accuracies: list[list[float]] = [[] for _ in watched]
         shared: list[float] = []
         away = 0.0
@@ -107,24 +131,33 @@ class Conventional(NamedTuple):
     """One of scikit-learn's, which is trained once and then judged.
 
     load : gives the class, whose module is imported when it is needed
-    fixed : settings that make it what its name says; others may be given in a study
+    fixed : settings that make it what its name says
+    usual : settings that a study may change
+    parallel : whether it takes a number of threads
     """
 
     load: Callable[[], Any]
-    fixed: Mapping[str, Any]
+    fixed: Mapping[str, Any] = {}
+    usual: Mapping[str, Any] = {}
+    parallel: bool = False
     has_passes: bool = False
 
     def parameters(self) -> set[str]:
-        return set(inspect.signature(self.load()).parameters) - {"random_state", "n_jobs"}
+        return (
+            set(inspect.signature(self.load()).parameters)
+            - RESERVED.difference({"tol"})
+            - {*self.fixed}
+        )
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        self.make(settings, 0, 1)._validate_params()
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
         kind = self.load()
-        accepted = set(inspect.signature(kind).parameters)
-        own = {"random_state": seed, "n_jobs": threads}
-        mine = {name: value for name, value in own.items() if name in accepted}
-        if kind.__name__ == "LogisticRegression":
-            mine.pop("n_jobs")  # without effect, and scikit-learn says so in a warning
-        return kind(**{**self.fixed, **settings, **mine})
+        mine: dict[str, Any] = {"n_jobs": threads} if self.parallel else {}
+        if "random_state" in inspect.signature(kind).parameters:
+            mine["random_state"] = seed
+        return kind(**{**self.usual, **settings, **self.fixed, **mine})
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
         start = time.perf_counter()
@@ -169,16 +202,15 @@ def _bagging() -> Any:
     return BaggingClassifier
 
 
+_SVM = {"cache_size": SVM_CACHE}
 METHODS: dict[str, Method] = {
     OURS: SharedKernels(),
-    "lda": Conventional(_lda, {}),
-    "qda": Conventional(_qda, {}),
-    "logistic": Conventional(_logistic, {"max_iter": 2000}),
-    "linear-svm": Conventional(_svc, {"kernel": "linear", "cache_size": SVM_CACHE}),
-    "rbf-svm": Conventional(_svc, {"kernel": "rbf", "cache_size": SVM_CACHE}),
-    "quadratic-svm": Conventional(
-        _svc, {"kernel": "poly", "degree": 2, "coef0": 1.0, "cache_size": SVM_CACHE}
-    ),
-    "knn": Conventional(_knn, {}),
-    "bagged-trees": Conventional(_bagging, {}),
+    "lda": Conventional(_lda),
+    "qda": Conventional(_qda),
+    "logistic": Conventional(_logistic, usual={"max_iter": 2000}),
+    "linear-svm": Conventional(_svc, {"kernel": "linear"}, _SVM),
+    "rbf-svm": Conventional(_svc, {"kernel": "rbf"}, _SVM),
+    "quadratic-svm": Conventional(_svc, {"kernel": "poly", "degree": 2}, {**_SVM, "coef0": 1.0}),
+    "knn": Conventional(_knn, parallel=True),
+    "bagged-trees": Conventional(_bagging, parallel=True),
 }

@@ -6,11 +6,13 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pskem.files import atomic_write
 from pskem.report import Page
+from pskem.study.configuration import Run
 from pskem.study.definition import Study
 from pskem.study.drawing import draw
 from pskem.study.store import Store
@@ -29,7 +31,8 @@ PROTOCOLS = (
 LEGEND = (
     "reported: in the paper. paper*: best pass by TEST accuracy, the paper's optimistic protocol."
     " honest: pass chosen without test data. pass*, pass: the medians of these passes. s/pass:"
-    " seconds of a training pass, or of the whole fit of a classifier without passes."
+    " seconds of a training pass, or of the whole fit of a classifier without passes, on one thread"
+    " unless summary.csv says otherwise."
 )
 #: Tables of more rows than this are folded away, if there is a figure to look at instead.
 LONG = 25
@@ -40,8 +43,6 @@ class Written(NamedTuple):
 
     page: Path
     figures: list[Path]
-    tables: list[Path]
-    n_runs: int
 
 
 def write_report(store: Store, folder: Any) -> Written:
@@ -82,16 +83,14 @@ def write_report(store: Store, folder: Any) -> Written:
     )
     for text in made_with:
         page.text(text)
-    failures = store.failures()
-    if failures:
+    failed = _failed(store)
+    if failed:
         page.heading("Runs that failed")
-        page.table(["run", "why"], failures)
-    paths = [folder / "summary.csv", folder / "summary.json"]
-    atomic_write(paths[0], _csv(everything).encode())
-    content = {"made_with": made_with, "points": [summary.as_dict() for summary in everything]}
-    atomic_write(paths[1], (json.dumps(content, indent=1) + "\n").encode())
+        page.table(["study", "experiment", "settings", "seed", "why"], failed)
+    atomic_write(folder / "summary.csv", _csv(everything).encode())
+    atomic_write(folder / "summary.json", _json(made_with, everything).encode())
     page.write(folder / "report.html")
-    return Written(folder / "report.html", pictures, paths, sum(s.n_runs for s in everything))
+    return Written(folder / "report.html", pictures)
 
 
 def point_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list[str]]]:
@@ -139,6 +138,28 @@ def _state(study: Study, summaries: Sequence[PointSummary]) -> str:
     )
 
 
+def _failed(store: Store) -> list[tuple[str, ...]]:
+    """Runs of the studies that failed and have not been done since."""
+    failures = store.failures()
+    return (
+        [
+            (
+                study.name,
+                entry.experiment.name,
+                describe(entry.label),
+                str(run.seed),
+                failures[run.key],
+            )
+            for study in store.studies()
+            for entry in study.entries
+            for run in map(partial(Run, entry.point), range(entry.experiment.runs))
+            if run.key in failures
+        ]
+        if failures
+        else []
+    )
+
+
 def _warned(summaries: Sequence[PointSummary]) -> list[str]:
     """Warnings, each with the number of runs that gave it."""
     total: dict[str, int] = {}
@@ -160,11 +181,18 @@ def _rendered(figure: Any, suffix: str) -> bytes:
     return buffer.getvalue()
 
 
+def _json(made_with: Sequence[str], summaries: Sequence[PointSummary]) -> str:
+    """One point a line, so that versions can be compared."""
+    points = ",\n".join(json.dumps(summary.as_dict()) for summary in summaries)
+    return f'{{"made_with": {json.dumps(made_with)},\n"points": [\n{points}\n]}}\n'
+
+
 def _csv(summaries: Sequence[PointSummary]) -> str:
     buffer = io.StringIO()
     rows = [summary.as_dict() for summary in summaries]
     if rows:
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        for row in rows:
+            writer.writerow({**row, "settings": json.dumps(row["settings"])})
     return buffer.getvalue()

@@ -2,47 +2,108 @@
 
 from __future__ import annotations
 
-import difflib
+import inspect
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pskem.preprocessing import paper_features
+from pskem.study.checking import (
+    SHARE,
+    TABLE,
+    TRUTH,
+    WORD,
+    WORDS,
+    Rule,
+    as_list,
+    check_known,
+    check_table,
+    choice,
+    choices,
+    number,
+    whole,
+)
 from pskem.study.configuration import Point, StudyError
 from pskem.study.definition import Entry, Experiment, Study, check_names, names_of
 from pskem.study.materials import SCALES, file_digest, has_test_set, is_known
-from pskem.study.methods import METHODS, OURS
+from pskem.study.methods import METHODS, OURS, RESERVED
 from pskem.study.splits import ORDERS
 from pskem.tables import IMAGES
 
-__all__ = ["included", "load_study", "parse_study"]
+__all__ = ["complete_features", "included", "load_study", "parse_study"]
 
-#: Tables that an experiment takes from its study and may change; settings are the classifier's.
-SHARED = ("data", "features", "split", "validation", "settings")
-STUDY_KEYS = {"title", "about", "runs", "experiment", "slice", "figure", *SHARED}
-SLICE_KEYS = {"study", "only", "where", "settings", "runs"}
-EXPERIMENT_KEYS = {"name", "method", "runs", "grid", "paper", *SHARED}
-FIGURE_KEYS = {"name", "title", "x", "line", "y", "experiments", "log"}
-PAPER_KEYS = {"accuracy", "spread", "seconds_per_pass"}
 #: What can stand on the vertical axis of a figure.
 QUANTITIES = ("accuracy", "honest", "peak", "shared", "seconds", "operations")
-#: The type, and the smallest and largest value, of settings that are numbers.
-TABLES: dict[str, dict[str, tuple[type, float, float]]] = {
-    "split": {
-        "folds": (int, 2, 10**6),
-        "test": (float, 0.0, 1.0),
-        "train": (int, 1, 10**12),
-        "fixed": (bool, 0, 1),
-    },
-    "validation": {
-        "rows": (int, 1, 10**12),
-        "fraction": (float, 0.0, 1.0),
-        "folds": (int, 2, 10**6),
-    },
+
+_TABLES = Rule(
+    "tables, each with a heading in double brackets",
+    lambda value: isinstance(value, list) and all(isinstance(part, Mapping) for part in value),
+)
+#: Tables that an experiment takes from its study and may change; settings are the classifier's.
+SHARED = {
+    "data": TABLE,
+    "features": TABLE,
+    "split": TABLE,
+    "validation": TABLE,
+    "settings": TABLE,
 }
+STUDY = {
+    "title": WORD,
+    "about": WORD,
+    "runs": whole(1),
+    "experiment": _TABLES,
+    "slice": _TABLES,
+    "figure": _TABLES,
+    **SHARED,
+}
+EXPERIMENT = {
+    "name": WORD,
+    "method": Rule(
+        'the name of a method, { name = "...", ... } or a list of these',
+        lambda value: (
+            value != [] and all(isinstance(part, str | Mapping) for part in as_list(value))
+        ),
+    ),
+    "runs": whole(1),
+    "grid": TABLE,
+    "paper": TABLE,
+    **SHARED,
+}
+SLICE = {"study": WORD, "only": WORDS, "where": TABLE, "settings": TABLE, "runs": whole(1)}
+FIGURE = {
+    "name": Rule(
+        "letters, digits, - and _ (it names files)",
+        lambda value: isinstance(value, str) and bool(re.fullmatch(r"[\w-]+", value)),
+    ),
+    "title": WORD,
+    "x": WORD,
+    "line": WORD,
+    "y": choices(*QUANTITIES),
+    "experiments": WORDS,
+    "log": TRUTH,
+}
+PAPER = {"accuracy": number(), "spread": number(), "seconds_per_pass": number()}
+DATA = {"source": WORD, "target": WORD, "drop": WORDS, "categorical": WORDS}
+TABLE_FEATURES = {"scale": choice(*SCALES), "pca": whole(1)}
+IMAGE_FEATURES = {
+    "n_components": whole(1),
+    "deskew": TRUTH,
+    "half_size": TRUTH,
+    "scale": choice("global", "image"),
+    "standardize": choice("global", "pixel", "image"),
+}
+SPLIT = {
+    "folds": whole(2),
+    "order": choice(*ORDERS),
+    "test": SHARE,
+    "train": whole(1),
+    "fixed": TRUTH,
+}
+VALIDATION = {"rows": whole(1), "fraction": SHARE, "folds": whole(2)}
 
 
 def included() -> dict[str, str]:
@@ -70,81 +131,168 @@ def load_study(path: Any) -> Study:
 
 def parse_study(name: str, text: str, folder: Path = Path()) -> Study:
     """A study from the text of a TOML file; files are sought in the folder."""
+    where = f"The study {name!r}"
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"The study {name!r} is not valid TOML: {error}.") from None
-    return make_study(name, table, folder)
-
-
-def make_study(name: str, table: Mapping[str, Any], folder: Path) -> Study:
-    """A study from its table; files are sought in the folder."""
-    where = f"The study {name!r}"
-    _check_keys(where, table, STUDY_KEYS)
+        raise StudyError(f"{where} is not valid TOML: {error}.") from None
+    check_table(where, table, STUDY)
     experiments = [
-        *(
-            experiment
-            for entry in _listed(where, table, "slice")
-            for experiment in _slice(where, table, entry)
-        ),
-        *(
-            _experiment(where, table, entry, folder, i)
-            for i, entry in enumerate(_listed(where, table, "experiment"))
-        ),
+        experiment for entry in table.get("slice", []) for experiment in _slice(where, table, entry)
+    ] + [
+        _experiment(where, table, entry, folder, i)
+        for i, entry in enumerate(table.get("experiment", []), start=1)
     ]
     if not experiments:
         raise StudyError(f"{where} has no [[experiment]].")
-    names = [experiment.name for experiment in experiments]
-    twice = [other for other in names if names.count(other) > 1]
-    if twice:
-        raise StudyError(f"{where} has two experiments called {twice[0]!r}.")
-    figures = [_figure(where, entry, experiments) for entry in _listed(where, table, "figure")]
-    about = " ".join(str(table.get("about", "")).split())
-    return Study(name, str(table.get("title", name)), about, experiments, figures)
+    _check_unique(f"{where} has two experiments", [experiment.name for experiment in experiments])
+    title = table.get("title", name)
+    figures = [_figure(where, title, entry, experiments) for entry in table.get("figure", [])]
+    _check_unique(f"{where} has two figures", [figure["name"] for figure in figures])
+    about = " ".join(table.get("about", "").split())
+    return Study(name, title, about, experiments, figures)
 
 
-def _listed(where: str, table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    entries = table.get(key, [])
-    if not isinstance(entries, list) or not all(isinstance(e, Mapping) for e in entries):
-        raise StudyError(f"{where} has {key} = {entries!r}; write [[{key}]] above each.")
-    return entries
+def _check_unique(what: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise StudyError(f"{what} called {name!r}.")
 
 
-def _slice(where: str, table: Mapping[str, Any], entry: Mapping[str, Any]) -> list[Experiment]:
-    """Experiments of an included study: some of their points, or all with other settings."""
-    _check_keys(f"{where}, slice,", entry, SLICE_KEYS)
-    texts = included()
-    _check_choice(f"{where}, slice,", "study", entry.get("study"), list(texts))
-    base = parse_study(entry["study"], texts[entry["study"]])
-    only = _as_list(entry.get("only", []))
-    check_names([base], only)
-    several = len(table["slice"]) > 1 or "experiment" in table
-    made = []
-    for experiment in base.experiments:
-        kept = [
-            (_changed(point, entry.get("settings", {})), label)
-            for point, label in zip(experiment.points, experiment.labels, strict=True)
-            if (not only or set(only) & names_of(Entry(experiment, point, label)))
-            and all(
-                point.settings.get(key) in _as_list(accepted)
-                for key, accepted in entry.get("where", {}).items()
-            )
-        ]
-        if kept:
-            points, labels = map(list, zip(*kept, strict=True))
-            made.append(
-                experiment._replace(
-                    name=f"{base.name}: {experiment.name}" if several else experiment.name,
-                    points=points,
-                    labels=labels,
-                    runs=entry.get("runs", table.get("runs", experiment.runs)),
-                )
-            )
-    return made
+def _experiment(
+    where: str, table: Mapping[str, Any], entry: Mapping[str, Any], folder: Path, i: int
+) -> Experiment:
+    """An experiment from its table and those above it."""
+    name = entry.get("name", f"experiment {i}")
+    where = f"{where}, experiment {name!r},"
+    check_table(where, entry, EXPERIMENT)
+    check_table(f"{where} paper", entry.get("paper", {}), PAPER)
+    tables = {key: {**table.get(key, {}), **entry.get(key, {})} for key in SHARED}
+    if "source" in entry.get("data", {}):
+        tables["data"] = dict(entry["data"])  # what stands above is about other data
+    data, path = _data(where, tables["data"], folder)
+    features = _features(where, data["source"], tables["features"])
+    split, validation = _rows(where, data["source"], tables["split"], tables["validation"])
+    grid = {"method": as_list(entry.get("method", OURS))} | {
+        key: as_list(values) for key, values in entry.get("grid", {}).items()
+    }
+    empty = [key for key, values in grid.items() if not values]
+    if empty:
+        raise StudyError(f"{where} grid has no values for {empty[0]!r}.")
+    points: list[Point] = []
+    labels: list[Mapping[str, Any]] = []
+    for values in product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        method, own = _method(where, chosen.pop("method"))
+        # Settings and validation above the experiments are for the shared kernels.
+        above = table.get("settings", {}) if method == OURS else {}
+        settings = {**above, **entry.get("settings", {}), **own, **chosen}
+        _check_settings(f"{where} settings", method, settings)
+        chooses = validation if method == OURS else {}
+        points.append(Point(data, features, split, chooses, method, _normal(settings)))
+        label = {"method": _spoken(method, own), **chosen}
+        labels.append({key: v for key, v in label.items() if len(grid[key]) > 1})
+    runs = entry.get("runs", table.get("runs", 1))
+    return Experiment(name, points, labels, runs, entry.get("paper", {}), path)
 
 
-def _changed(point: Point, settings: Mapping[str, Any]) -> Point:
-    return point._replace(settings=_normal({**point.settings, **settings}))
+def _data(where: str, data: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], str | None]:
+    """The table of the data as it enters the key, and the path of the file, if it is one."""
+    check_table(f"{where} data", data, DATA)
+    source = data.get("source")
+    if source is None:
+        raise StudyError(f'{where} does not say where its data are: data.source = "...".')
+    listed = {key: as_list(data[key]) for key in ("drop", "categorical") if key in data}
+    if is_known(source):
+        accepted = {"source"} if source in IMAGES else {"source", *listed}
+        check_known(f"{where} data of {source}", data, accepted)
+        return {**data, **listed}, None
+    path = folder / source
+    try:
+        content = file_digest(path)
+    except OSError:
+        raise StudyError(
+            f"{where} needs the file {path}, which cannot be read, and no data set is called"
+            f" {source!r}. Files are sought from the folder of the study."
+        ) from None
+    if "target" not in data:
+        raise StudyError(f"{where} does not name the column of the classes: data.target.")
+    return {**data, **listed, "source": path.name, "digest": content}, str(path.resolve())
+
+
+def _features(where: str, source: str, features: Mapping[str, Any]) -> dict[str, Any]:
+    if source not in IMAGES:
+        check_table(f"{where} features", features, TABLE_FEATURES)
+        return dict(features)
+    precision = {"dtype": choice("float64", "float32")} if has_test_set(source) else {}
+    check_table(f"{where} features", features, {**IMAGE_FEATURES, **precision})
+    return complete_features(source, features)
+
+
+def complete_features(source: str, features: Mapping[str, Any]) -> dict[str, Any]:
+    """Features of an image set in full: a run is known by what it does, whatever the defaults."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(paper_features).parameters.items()
+    }
+    usual = {**defaults, **IMAGES[source]}
+    if has_test_set(source):
+        usual["dtype"] = "float64"
+    plain = {key: list(v) if isinstance(v, tuple) else v for key, v in usual.items()}
+    return {**plain, **features}
+
+
+def _rows(
+    where: str, source: str, split: Mapping[str, Any], validation: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tables of the split and the validation, which must agree with each other."""
+    check_table(f"{where} split", split, SPLIT)
+    check_table(f"{where} validation", validation, VALIDATION)
+    if len(validation) > 1:
+        raise StudyError(f"{where} validates in several ways: use rows, fraction or folds.")
+    if "folds" in split and "test" in split:
+        raise StudyError(f"{where} split has folds and test; use one of them.")
+    if "order" in split and "folds" not in split:
+        raise StudyError(f"{where} split has an order, but no folds.")
+    if "rows" in validation and "train" not in split:
+        raise StudyError(
+            f"{where} validation has rows, which split.train must leave over; give train, or use"
+            " fraction."
+        )
+    if has_test_set(source) and ("folds" in split or "test" in split):
+        raise StudyError(
+            f"{where} splits {source} anew, but its features are fitted to the publisher's training"
+            " images. Leave folds and test out; train takes some of these images."
+        )
+    return dict(split), dict(validation)
+
+
+def _check_settings(where: str, method: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that the method does not take, before anything is run with them."""
+    accepted = METHODS[method].parameters()
+    own = [name for name in settings if name in RESERVED - accepted]
+    if own:
+        raise StudyError(
+            f"{where} has {own[0]!r}, which a study does not take: seeds, threads and the choice of"
+            " the pass are its own."
+        )
+    check_known(where, settings, accepted)
+    try:
+        METHODS[method].check(settings)
+    except (TypeError, ValueError) as error:
+        raise StudyError(f"{where}: {' '.join(str(error).split())}") from None
+
+
+def _method(where: str, entry: Any) -> tuple[str, dict[str, Any]]:
+    """The name of a method, and the settings that stand with it."""
+    own = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+    name = own.pop("name", None)
+    check_table(where, {"method": name}, {"method": choice(*METHODS)})
+    return str(name), own
+
+
+def _spoken(method: str, settings: Mapping[str, Any]) -> str:
+    return ", ".join([method, *(f"{key}={value}" for key, value in settings.items())])
 
 
 def _normal(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,174 +302,61 @@ def _normal(settings: Mapping[str, Any]) -> dict[str, Any]:
     return dict(settings)
 
 
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _located(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A data table with a file's name and content instead of its path."""
-    source = data["source"]
-    path = folder / source
-    if not path.is_file():
-        raise StudyError(
-            f"There is no file {path}, and no data set is called {source!r}. Files are sought from"
-            " the folder of the study."
-        )
-    return {**data, "source": path.name, "digest": file_digest(path)}
-
-
-def _experiment(
-    where: str, table: Mapping[str, Any], entry: Mapping[str, Any], folder: Path, i: int
-) -> Experiment:
-    where = f"{where}, experiment {entry.get('name', i + 1)!r},"
-    _check_keys(where, entry, EXPERIMENT_KEYS)
-    for key in (*SHARED, "grid", "paper"):
-        for owner in (table, entry):
-            if not isinstance(owner.get(key, {}), Mapping):
-                raise StudyError(f"{where} has {key} = {owner[key]!r}, which should be a table.")
-    merged = {key: {**table.get(key, {}), **entry.get(key, {})} for key in SHARED}
-    runs = entry.get("runs", table.get("runs", 1))
-    _check_number(where, "runs", runs, int, 1, 10**6)
-    _check_keys(f"{where} paper", entry.get("paper", {}), PAPER_KEYS)
-    methods = entry.get("method", OURS)
-    grid = {"method": _as_list(methods)} | {
-        name: _as_list(values) for name, values in entry.get("grid", {}).items()
-    }
-    path = _check_data(where, merged, folder)
-    points: list[Point] = []
-    labels: list[Mapping[str, Any]] = []
-    for values in product(*grid.values()):
-        chosen = dict(zip(grid, values, strict=True))
-        method, own = _method(where, chosen.pop("method"))
-        settings = {**entry.get("settings", {}), **own, **chosen}
-        points.append(_point(where, merged, method, settings))
-        label = {"method": _spoken(method, own), **chosen}
-        labels.append({key: v for key, v in label.items() if len(grid[key]) > 1})
-    name = str(entry.get("name", f"experiment {i + 1}"))
-    return Experiment(name, points, labels, runs, entry.get("paper", {}), path)
-
-
-def _check_data(where: str, tables: dict[str, dict[str, Any]], folder: Path) -> str | None:
-    """Check the tables of data and features; the path of the file, if it is one."""
-    data, features = tables["data"], tables["features"]
-    known = {"source", "target", "drop", "categorical"}
-    _check_keys(f"{where} data", data, known)
-    source = data.get("source")
-    if not isinstance(source, str):
-        raise StudyError(f'{where} does not say where its data are: data.source = "...".')
-    path = None
-    if not is_known(source):
-        tables["data"] = _located(data, folder)
-        path = str((folder / source).resolve())
-        if "target" not in data:
-            raise StudyError(f"{where} does not name the column of the classes: data.target.")
-    if source not in IMAGES:
-        _check_keys(f"{where} features", features, {"scale", "pca"})
-        _check_choice(f"{where} features", "scale", features.get("scale", "standard"), SCALES)
-        return path
-    accepted = {"n_components", "deskew", "half_size", "scale", "standardize"}
-    accepted |= {"dtype"} if has_test_set(source) else set()
-    _check_keys(f"{where} features", features, accepted)
-    precision = features.get("dtype", "float64")
-    _check_choice(f"{where} features", "dtype", precision, ["float32", "float64"])
-    # In full, so that a run is known by what it does whatever the defaults.
-    usual = {key: list(v) if isinstance(v, tuple) else v for key, v in IMAGES[source].items()}
-    tables["features"] = {**usual, **features}
-    return path
-
-
-def _method(where: str, entry: Any) -> tuple[str, dict[str, Any]]:
-    """The name of a method, and the settings that stand with it."""
-    own = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
-    name = own.pop("name", None)
-    _check_choice(where, "method", name, list(METHODS))
-    return str(name), own
-
-
-def _spoken(method: str, settings: Mapping[str, Any]) -> str:
-    return ", ".join([method, *(f"{key}={value}" for key, value in settings.items())])
-
-
-def _point(
-    where: str, tables: Mapping[str, Any], method: str, settings: Mapping[str, Any]
-) -> Point:
-    split, validation = dict(tables["split"]), dict(tables["validation"])
-    for name, table in (("split", split), ("validation", validation)):
-        limits = TABLES[name]
-        _check_keys(f"{where} {name}", table, {*limits, *(["order"] if name == "split" else [])})
-        for key in limits.keys() & table.keys():
-            _check_number(f"{where} {name}", key, table[key], *limits[key])
-    _check_choice(f"{where} split", "order", split.get("order", "given"), ORDERS)
-    if len(validation) > 1:
-        raise StudyError(
-            f"{where} validates in {len(validation)} ways: use rows, fraction or folds."
-        )
-    if method == OURS:
-        # Settings above the experiments are those of the shared kernels.
-        settings = {**tables["settings"], **settings}
-    else:
-        validation = {}
-    _check_keys(f"{where} settings", settings, METHODS[method].parameters())
-    data, features = tables["data"], tables["features"]
-    return Point(data, features, split, validation, method, _normal(settings))
+def _slice(where: str, table: Mapping[str, Any], entry: Mapping[str, Any]) -> list[Experiment]:
+    """Experiments of an included study: some of their points, or with other settings."""
+    where = f"{where}, slice,"
+    check_table(where, entry, SLICE)
+    texts = included()
+    check_table(where, {"study": entry.get("study")}, {"study": choice(*texts)})
+    base = parse_study(entry["study"], texts[entry["study"]])
+    only = as_list(entry.get("only", []))
+    check_names([base], only)
+    changes, wanted = entry.get("settings", {}), entry.get("where", {})
+    check_known(where, wanted, METHODS[OURS].parameters())
+    _check_settings(where, OURS, changes)
+    several = len(table["slice"]) > 1 or "experiment" in table
+    made = []
+    for experiment in base.experiments:
+        kept = {}
+        for point, label in zip(experiment.points, experiment.labels, strict=True):
+            named = not only or set(only) & names_of(Entry(experiment, point, label))
+            fits = all(point.settings.get(k) in as_list(values) for k, values in wanted.items())
+            if named and fits:
+                if point.method == OURS:
+                    point = point._replace(settings=_normal({**point.settings, **changes}))
+                    label = {key: changes.get(key, value) for key, value in label.items()}
+                kept[point.key] = point, label
+        if kept:
+            points, labels = map(list, zip(*kept.values(), strict=True))
+            name = f"{base.name}: {experiment.name}" if several else experiment.name
+            runs = entry.get("runs", table.get("runs", experiment.runs))
+            made.append(experiment._replace(name=name, points=points, labels=labels, runs=runs))
+    if not made:
+        raise StudyError(f"{where} leaves nothing of {base.name}.")
+    return made
 
 
 def _figure(
-    where: str, figure: Mapping[str, Any], experiments: list[Experiment]
+    where: str, title: str, figure: Mapping[str, Any], experiments: list[Experiment]
 ) -> Mapping[str, Any]:
     where = f"{where}, figure {figure.get('name', '')!r},"
-    _check_keys(where, figure, FIGURE_KEYS)
+    check_table(where, figure, FIGURE)
     for key in ("name", "x"):
-        if not isinstance(figure.get(key), str):
+        if key not in figure:
             raise StudyError(f"{where} has no {key}.")
-    if not re.fullmatch(r"[\w-]+", figure["name"]):
-        raise StudyError(
-            f"{where} has name = {figure['name']!r}; it names files, so use letters, digits, - and"
-            " _ alone."
-        )
-    quantities = _as_list(figure.get("y", "accuracy"))
-    for quantity in quantities:
-        _check_choice(where, "y", quantity, QUANTITIES)
-    wanted = figure.get("experiments", [experiment.name for experiment in experiments])
-    for name in wanted:
-        _check_choice(where, "experiments", name, [e.name for e in experiments])
     varied = {
-        key
+        experiment.name: {key for label in experiment.labels for key in label}
         for experiment in experiments
-        if experiment.name in wanted
-        for label in experiment.labels
-        for key in label
     }
+    wanted = as_list(figure.get("experiments", list(varied)))
+    check_known(f"{where} experiments", wanted, varied)
+    if "experiments" not in figure:
+        wanted = [name for name in wanted if figure["x"] in varied[name]]
+    known = set().union(*(varied[name] for name in wanted or varied))
+    if not known:
+        raise StudyError(f"{where} has nothing to draw over: no experiment has a grid.")
     for key in ("x", "line"):
         if key in figure:
-            _check_choice(where, key, figure[key], sorted(varied))
-    return {"title": figure["name"], **figure, "y": quantities, "experiments": wanted}
-
-
-def _check_keys(where: str, table: Mapping[str, Any], accepted: Collection[str]) -> None:
-    for key in table:
-        if key not in accepted:
-            close = difflib.get_close_matches(key, list(accepted), 1)
-            hint = (
-                f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(sorted(accepted))}."
-            )
-            raise StudyError(f"{where} has {key!r}, which is not known. {hint}")
-
-
-def _check_choice(where: str, key: str, value: Any, accepted: Collection[str]) -> None:
-    if value not in accepted:
-        raise StudyError(
-            f"{where} has {key} = {value!r}, which is not one of {', '.join(accepted) or 'none'}."
-        )
-
-
-def _check_number(where: str, key: str, value: Any, kind: type, low: float, high: float) -> None:
-    right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    strict = kind is float
-    if not right or not (low < value < high if strict else low <= value <= high):
-        what = {
-            bool: "true or false",
-            int: f"a whole number from {low:g}",
-            float: "between 0 and 1",
-        }
-        raise StudyError(f"{where} has {key} = {value!r}, which should be {what[kind]}.")
+            check_table(where, {key: figure[key]}, {key: choice(*sorted(known))})
+    quantities = as_list(figure.get("y", "accuracy"))
+    return {"title": title, **figure, "y": quantities, "experiments": wanted}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -11,17 +12,19 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExe
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pskem.study.configuration import Run, StudyError, digest
 from pskem.study.execution import Result, perform
-from pskem.study.materials import Place, is_ready, prepare
+from pskem.study.materials import Place, is_ready, load, prepare
+from pskem.study.splits import make_parts
 from pskem.study.store import Store
 
 __all__ = ["Progress", "Summary", "pool", "work"]
 
 #: Seconds between looks at the clock and the file.
 BEAT = 2.0
+DEAD = "A worker process ended all of a sudden"
 
 
 class Progress(NamedTuple):
@@ -90,7 +93,10 @@ def work(
     Other processes may work on the same file: what one of them has claimed is left to it, and
     waited for at the end.
     """
-    pending = {run.key: run for run in runs}
+    store.release()  # what an earlier attempt may have left
+    # What failed before, and perhaps took a worker with it, comes last.
+    before = store.failures()
+    pending = {run.key: run for run in sorted(runs, key=lambda run: run.key in before)}
     total = len(pending)
     for key in store.done(pending):
         del pending[key]
@@ -116,7 +122,7 @@ def work(
             if claim.key is None:
                 break
             run = pending.pop(claim.key)
-            active[executor.submit(perform, run, place, threads)] = claim.key, run
+            active[_submit(executor, perform, run, place, threads)] = claim.key, run
         doing = sorted({_spoken(run) for _, run in active.values()})
         now = ", ".join(doing) or ("others at work" if pending else "done")
         left = clock.left([*pending, *(key for key, _ in active.values())])
@@ -128,25 +134,36 @@ def work(
         finished, _ = wait(active, timeout=BEAT, return_when=FIRST_COMPLETED)
         for future in finished:
             key, run = active.pop(future)
-            try:
-                result = future.result()
-            except BrokenProcessPool:
-                raise StudyError(
-                    "A worker process ended all of a sudden; the machine may be short of memory."
-                    " Runs that were done are kept: go on with the same command, perhaps with"
-                    " fewer --jobs."
-                ) from None
-            except Exception as error:
-                message = " ".join(str(error).split()) or type(error).__name__
-                failures.append((run, message))
-                store.fail(run, message)
-                continue
-            store.add(run, result, threads)
-            clock.tell(key, result)
-            performed += 1
+            problem = _problem(future)
+            if problem is None:
+                store.add(run, future.result(), threads)
+                clock.tell(key, future.result())
+                performed += 1
+            else:
+                failures.append((run, problem))
+                store.fail(run, problem)
         store.renew()
+        if any(message == DEAD for _, message in failures):
+            raise StudyError(
+                f"{DEAD}; the machine may be short of memory. Runs that were done are kept: go on"
+                " with the same command, perhaps with fewer --jobs."
+            )
     tell("done", 0.0)
     return Summary(performed, found, failures)
+
+
+def _problem(future: Future[Result]) -> str | None:
+    """What is wrong with the outcome of a run, if anything."""
+    error = future.exception()
+    if isinstance(error, BrokenProcessPool):
+        return DEAD
+    if error is not None:
+        text = " ".join(str(error).split())
+        if isinstance(error, OSError | ValueError) and text:
+            return text
+        return f"{type(error).__name__}: {text}"
+    numbers = [x for part in future.result().parts for x in (*part.test, *part.log_likelihoods)]
+    return None if all(map(math.isfinite, numbers)) else "The result is not finite"
 
 
 def _make_ready(
@@ -155,24 +172,45 @@ def _make_ready(
     executor: Executor,
     tell: Callable[[str, float | None], None],
 ) -> dict[str, str]:
-    """Get the data of the runs, and make the features that runs share.
+    """Get the data of the runs, make the features that runs share, and try the splits.
 
-    Gives the keys of runs whose data cannot be had, and why.
+    Gives the keys of runs for which that cannot be done, and why.
     """
     users: dict[str, list[str]] = {}
     for key, run in runs.items():
-        material = digest([dict(run.point.data), dict(run.point.features)])
-        users.setdefault(material, []).append(key)
+        users.setdefault(digest([dict(table) for table in run.point[:4]]), []).append(key)
     failed: dict[str, str] = {}
     for keys in users.values():
         run = runs[keys[0]]
         tell(f"data of {run.point.data['source']}", None)
         try:
             if not is_ready(run.point, run.path, place):
-                executor.submit(prepare, run.point, place).result()
-        except (OSError, ValueError) as error:
+                _submit(executor, prepare, run.point, place).result()
+            material = load(run.point, run.path, place)
+            split, validation = run.point.split, run.point.validation
+            make_parts(material.y, material.n_train, split, validation, run.seed)
+        except BrokenProcessPool:
+            raise StudyError(
+                f"{DEAD} while it made the features of {run.point.data['source']}; the machine may"
+                " be short of memory."
+            ) from None
+        except Exception as error:
             failed |= dict.fromkeys(keys, " ".join(str(error).split()))
     return failed
+
+
+def _submit(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Hand over a task.
+
+    That may start a process, which inherits what is blocked meanwhile: interrupts are its parent's.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        return executor.submit(function, *arguments)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return executor.submit(function, *arguments)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Clock:

@@ -18,7 +18,7 @@ ORDERS = ("given", "shuffled", "stratified")
 
 
 class Part(NamedTuple):
-    """One training set and its test set; cross-validation has several.
+    """One training set and its test set, as positions of rows; cross-validation has several.
 
     validation : rows of neither, which are watched while the model trains; may be empty
     inner : pairs of training rows, divided anew, that choose the pass when nothing is watched
@@ -37,7 +37,7 @@ def make_parts(
     validation: Mapping[str, Any],
     seed: int,
 ) -> list[Part]:
-    """The parts of a run, all of whose randomness is in the seed.
+    """The parts of a run on rows with labels y (N,); all randomness is in the seed.
 
     ``n_train`` is where the publisher's test rows begin, if there are any.
     """
@@ -57,7 +57,13 @@ def make_parts(
                     f" were asked for, but there are {len(train):,}."
                 )
             train, watched = np.sort(order[:size]), np.sort(order[size:wanted])
-        parts.append(Part(train, test, watched, _inner(y, train, validation, seed)))
+        inner = _inner(y, train, validation, seed)
+        for what, rows in (("test", [test]), ("validate", [held_out for _, held_out in inner])):
+            if not all(map(len, rows)):
+                raise StudyError(
+                    f"The share of {len(y):,} rows that was asked for leaves no rows to {what} on."
+                )
+        parts.append(Part(train, test, watched, inner))
     return parts
 
 

@@ -25,7 +25,7 @@ __all__ = ["Claim", "Record", "Store", "versions"]
 APPLICATION = 0x70736B6D
 LAYOUT = 1
 #: Seconds after which a claim that nobody renews is free again, and to wait for a locked file.
-LEASE = 60.0
+LEASE = 300.0
 PATIENCE = 60.0
 
 SCHEMA = """
@@ -148,10 +148,11 @@ class Store:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite may have rolled back by itself
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def __enter__(self) -> Self:
         return self
@@ -166,8 +167,16 @@ class Store:
 
     def close(self) -> None:
         """Give back what was claimed, and close the file."""
+        try:
+            self.release()
+        except sqlite3.Error:
+            pass  # the claims end with this process
+        finally:
+            self._connection.close()
+
+    def release(self) -> None:
+        """Give back what was claimed."""
         self._connection.execute("DELETE FROM claims WHERE owner = ?", [self.owner])
-        self._connection.close()
 
     def remember(self, study: Study) -> None:
         """Keep the definition of a study with its results."""
@@ -215,7 +224,7 @@ class Store:
         """Store the result of a run; the first one stays."""
         with self._transaction():
             self._connection.execute(
-                f"INSERT OR IGNORE INTO runs VALUES ({', '.join('?' * 15)})",
+                f"INSERT INTO runs VALUES ({', '.join('?' * 15)}) ON CONFLICT (key) DO NOTHING",
                 [
                     run.key,
                     run.point.key,
@@ -230,7 +239,7 @@ class Store:
                     result.shared,
                     result.seconds_per_pass,
                     result.seconds,
-                    json.dumps([part._asdict() for part in result.parts]),
+                    json.dumps([part._asdict() for part in result.parts], allow_nan=False),
                     json.dumps(result.warnings),
                 ],
             )
@@ -277,9 +286,12 @@ class Store:
         rows = self._connection.execute("SELECT point, avg(seconds) FROM runs GROUP BY point")
         return dict(rows.fetchall())
 
-    def failures(self) -> list[tuple[str, str]]:
-        """Keys and messages of runs that failed and have not been done since."""
-        return self._connection.execute("SELECT key, message FROM failures").fetchall()
+    def failures(self) -> dict[str, str]:
+        """Keys of runs that failed and have not been done since, and why."""
+        rows = self._connection.execute(
+            "SELECT key, message FROM failures WHERE key NOT IN (SELECT key FROM runs)"
+        )
+        return dict(rows.fetchall())
 
 
 def _now() -> str:

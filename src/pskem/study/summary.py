@@ -30,8 +30,9 @@ class PointSummary(NamedTuple):
     optimism : peak - honest
     chosen, best : the passes of these, medians over runs and parts
     shared : the shared proportion after the last pass
-    seconds_per_pass : of training on ``threads`` threads, median over runs
+    seconds_per_pass : of training, median over the runs with the fewest threads
     seconds : that of all passes
+    threads : of these runs
     warnings : in how many runs each warning was given
     """
 
@@ -49,7 +50,7 @@ class PointSummary(NamedTuple):
     shared: Spread | None
     seconds_per_pass: float
     seconds: float
-    threads: list[int]
+    threads: int
     warnings: Mapping[str, int]
 
     @property
@@ -57,8 +58,10 @@ class PointSummary(NamedTuple):
         return self.entry.point.method == OURS
 
     def value(self, name: str) -> Any:
-        """A setting of the point, or None."""
-        return self.entry.label.get(name, self.entry.point.settings.get(name))
+        """A setting of the point, its method, or None."""
+        if name == "method":
+            return self.entry.label.get(name, self.entry.point.method)
+        return self.entry.point.settings.get(name)
 
     def quantity(self, name: str) -> Spread | None:
         """Something to draw."""
@@ -73,8 +76,10 @@ class PointSummary(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for CSV and JSON."""
         experiment = self.entry.experiment
+        names = ("peak", "honest", "last", "optimism", "shared")
         spreads = {
-            name: self.quantity(name) for name in ("peak", "honest", "last", "optimism", "shared")
+            name: self.quantity(name) if self.has_passes or name == "honest" else None
+            for name in names
         }
         return {
             "study": self.study,
@@ -82,23 +87,31 @@ class PointSummary(NamedTuple):
             "data": self.entry.point.data["source"],
             "method": self.entry.point.method,
             "label": describe(self.entry.label),
+            "settings": dict(self.entry.point.settings),
             "runs": self.n_runs,
             "first_seed": self.seeds[0],
             "last_seed": self.seeds[1],
             "train_rows": self.n_train,
             **{
-                f"{name}_{part}": None if spread is None else getattr(spread, part)
+                f"{name}_{part}": None if spread is None else _rounded(getattr(spread, part))
                 for name, spread in spreads.items()
                 for part in Spread._fields
             },
-            "best_pass": self.best,
-            "chosen_pass": self.chosen,
-            "seconds_per_pass": self.seconds_per_pass,
+            "best_pass": self.best if self.has_passes else None,
+            "chosen_pass": self.chosen if self.has_passes else None,
+            "seconds_per_pass": _rounded(self.seconds_per_pass),
+            "seconds": _rounded(self.seconds),
+            "threads": self.threads,
+            "operations": operations(self),
             "paper_accuracy": experiment.paper.get("accuracy"),
             "paper_sd": experiment.paper.get("spread"),
             "paper_seconds_per_pass": experiment.paper.get("seconds_per_pass"),
             "warned_runs": max(self.warnings.values(), default=0),
         }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 def describe(label: Mapping[str, Any]) -> str:
@@ -140,7 +153,9 @@ def _summary(study: str, entry: Entry, records: Sequence[Record]) -> PointSummar
     parts = [part for result in results for part in result.parts]
     shared = [result.shared for result in results if result.shared is not None]
     seeds = [record.seed for record in records]
-    seconds_per_pass = float(np.median([result.seconds_per_pass for result in results]))
+    threads = min(record.threads for record in records)
+    timed = [r.result.seconds_per_pass for r in records if r.threads == threads]
+    seconds_per_pass = float(np.median(timed))
     return PointSummary(
         study=study,
         entry=entry,
@@ -156,7 +171,7 @@ def _summary(study: str, entry: Entry, records: Sequence[Record]) -> PointSummar
         shared=_spread(shared) if shared else None,
         seconds_per_pass=seconds_per_pass,
         seconds=seconds_per_pass * len(parts[0].test),
-        threads=sorted({record.threads for record in records}),
+        threads=threads,
         warnings=Counter(text for result in results for text in result.warnings),
     )
 
