@@ -76,7 +76,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1)
 
     made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
     for i, heading in enumerate(headings):
-        made.add_column(Text(_clean(heading)), justify="left" if i < left else "right")
+        # Words may be broken to fit a terminal; numbers must be seen whole.
+        text: Any = {"overflow": "fold"} if i < left else {"justify": "right", "no_wrap": True}
+        made.add_column(Text(_clean(heading)), **text)
     for row in rows:
         made.add_row(*(Text(_clean(entry)) for entry in row))
     _print("")

@@ -137,7 +137,7 @@ def _show(
     store: Store, names: Sequence[str], only: Sequence[str], as_json: bool, quiet: bool
 ) -> None:
     """Print the points of the studies that were asked for, or of all."""
-    from pskem.study import LEGEND, names_of, point_table, summarise
+    from pskem.study import LEGEND, brief_table, names_of, summarise
 
     chosen = [study for study in store.studies() if not names or study.name in names]
     summaries = {
@@ -152,15 +152,15 @@ def _show(
         print_json([s.as_dict() for group in summaries.values() for s in group])
         return
     for study in chosen:
-        headings, rows = point_table(summaries[study.name])
+        headings, rows = brief_table(summaries[study.name])
         print(f"\n{study.name}: {study.title}")
         if rows:
-            table(headings, rows[:SHOWN], left=2)
+            table(headings, rows[:SHOWN])
         else:
             print("no runs yet")
         if len(rows) > SHOWN:
             print(f"({len(rows) - SHOWN} more in the report.)")
-    remark(f"\n{LEGEND}", quiet)
+    remark(LEGEND, quiet)
 
 
 @contextmanager

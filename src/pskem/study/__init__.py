@@ -3,7 +3,7 @@
 from pskem.study.configuration import Point, Run, StudyError
 from pskem.study.definition import Study, check_names, names_of
 from pskem.study.materials import Place
-from pskem.study.pages import LEGEND, Written, point_table, write_report
+from pskem.study.pages import LEGEND, Written, brief_table, point_table, write_report
 from pskem.study.parsing import included, load_study, parse_study
 from pskem.study.runner import Progress, Summary, pool, work
 from pskem.study.store import Store
@@ -21,6 +21,7 @@ __all__ = [
     "StudyError",
     "Summary",
     "Written",
+    "brief_table",
     "check_names",
     "included",
     "load_study",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -130,34 +131,36 @@ class SharedKernels(NamedTuple):
 class Conventional(NamedTuple):
     """One of scikit-learn's, which is trained once and then judged.
 
-    load : gives the class, whose module is imported when it is needed
+    path : of the class, whose module is imported when it is needed
     fixed : settings that make it what its name says
     usual : settings that a study may change
     parallel : whether it takes a number of threads
     """
 
-    load: Callable[[], Any]
+    path: str
     fixed: Mapping[str, Any] = {}
     usual: Mapping[str, Any] = {}
     parallel: bool = False
     has_passes: bool = False
 
+    @property
+    def kind(self) -> Any:
+        """The class."""
+        module, _, name = self.path.rpartition(".")
+        return getattr(import_module(module), name)
+
     def parameters(self) -> set[str]:
-        return (
-            set(inspect.signature(self.load()).parameters)
-            - RESERVED.difference({"tol"})
-            - {*self.fixed}
-        )
+        known = set(inspect.signature(self.kind).parameters)
+        return known - {"n_jobs", "random_state", "verbose", "warm_start", *self.fixed}
 
     def check(self, settings: Mapping[str, Any]) -> None:
         self.make(settings, 0, 1)._validate_params()
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
-        kind = self.load()
         mine: dict[str, Any] = {"n_jobs": threads} if self.parallel else {}
-        if "random_state" in inspect.signature(kind).parameters:
+        if "random_state" in inspect.signature(self.kind).parameters:
             mine["random_state"] = seed
-        return kind(**{**self.usual, **settings, **self.fixed, **mine})
+        return self.kind(**{**self.usual, **settings, **self.fixed, **mine})
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
         start = time.perf_counter()
@@ -166,51 +169,16 @@ class Conventional(NamedTuple):
         return Trace([[float(model.score(X, y))] for X, y in watched], [], [], seconds)
 
 
-def _lda() -> Any:
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-    return LinearDiscriminantAnalysis
-
-
-def _qda() -> Any:
-    from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-
-    return QuadraticDiscriminantAnalysis
-
-
-def _logistic() -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression
-
-
-def _svc() -> Any:
-    from sklearn.svm import SVC
-
-    return SVC
-
-
-def _knn() -> Any:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    return KNeighborsClassifier
-
-
-def _bagging() -> Any:
-    from sklearn.ensemble import BaggingClassifier
-
-    return BaggingClassifier
-
-
 _SVM = {"cache_size": SVM_CACHE}
+_SVC = "sklearn.svm.SVC"
 METHODS: dict[str, Method] = {
     OURS: SharedKernels(),
-    "lda": Conventional(_lda),
-    "qda": Conventional(_qda),
-    "logistic": Conventional(_logistic, usual={"max_iter": 2000}),
-    "linear-svm": Conventional(_svc, {"kernel": "linear"}, _SVM),
-    "rbf-svm": Conventional(_svc, {"kernel": "rbf"}, _SVM),
-    "quadratic-svm": Conventional(_svc, {"kernel": "poly", "degree": 2}, {**_SVM, "coef0": 1.0}),
-    "knn": Conventional(_knn, parallel=True),
-    "bagged-trees": Conventional(_bagging, parallel=True),
+    "lda": Conventional("sklearn.discriminant_analysis.LinearDiscriminantAnalysis"),
+    "qda": Conventional("sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis"),
+    "logistic": Conventional("sklearn.linear_model.LogisticRegression", usual={"max_iter": 2000}),
+    "linear-svm": Conventional(_SVC, {"kernel": "linear"}, _SVM),
+    "rbf-svm": Conventional(_SVC, {"kernel": "rbf"}, _SVM),
+    "quadratic-svm": Conventional(_SVC, {"kernel": "poly", "degree": 2}, {**_SVM, "coef0": 1.0}),
+    "knn": Conventional("sklearn.neighbors.KNeighborsClassifier", parallel=True),
+    "bagged-trees": Conventional("sklearn.ensemble.BaggingClassifier", parallel=True),
 }

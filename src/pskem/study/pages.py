@@ -18,7 +18,7 @@ from pskem.study.drawing import draw
 from pskem.study.store import Store
 from pskem.study.summary import PointSummary, Spread, describe, summarise
 
-__all__ = ["LEGEND", "Written", "percent", "point_table", "write_report"]
+__all__ = ["LEGEND", "Written", "brief_table", "percent", "point_table", "write_report"]
 
 PROTOCOLS = (
     "Two protocols stand side by side. The paper's keeps the pass that has the best accuracy on the"
@@ -91,6 +91,16 @@ def write_report(store: Store, folder: Any) -> Written:
     atomic_write(folder / "summary.json", _json(made_with, everything).encode())
     page.write(folder / "report.html")
     return Written(folder / "report.html", pictures)
+
+
+def brief_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list[str]]]:
+    """What fits on a terminal of :func:`point_table`."""
+    headings, rows = point_table(summaries)
+    kept = [i for i, name in enumerate(headings) if name not in ("pass*", "pass", "shared")]
+    if "settings" not in headings:
+        return [headings[i] for i in kept], [[row[i] for i in kept] for row in rows]
+    joined = [[", ".join(filter(None, row[:2])), *(row[i] for i in kept[2:])] for row in rows]
+    return [headings[0], *(headings[i] for i in kept[2:])], joined
 
 
 def point_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list[str]]]:
