@@ -76,7 +76,7 @@ def test_a_study_of_ones_own(folder, capsys):
     out, err = capsys.readouterr()
     assert out.startswith("\nflowers: Flowers\n")
     assert "best pass by TEST accuracy" in err
-    assert out.count("\nours ") == 4
+    assert out.count("\nours, ") == 4
     assert "97.5" in out
     assert "12 run(s) performed, 0 were there already." in err
     results = Path("pskem-results")
