@@ -3,7 +3,6 @@
 import csv
 import json
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -11,7 +10,8 @@ from pskem.study import Store, parse_study, point_table, summarise, write_report
 from pskem.study.drawing import draw
 from pskem.study.execution import PartResult, Result
 
-mpl.use("agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+plt.switch_backend("agg")
 STUDY = parse_study(
     "small",
     """
@@ -120,7 +120,7 @@ def test_a_figure_has_both_protocols_side_by_side(store):
     assert np.allclose(left.lines[0].get_xydata(), [[2, 57.0], [10, 65.0]])
     assert np.allclose(right.lines[0].get_xydata(), [[2, 55.0], [10, 63.0]])
     assert "3 runs a point" in figure.get_suptitle()
-    mpl.pyplot.close(figure)
+    plt.close(figure)
 
 
 def test_settings_that_are_words_can_be_drawn(store):
@@ -128,7 +128,7 @@ def test_settings_that_are_words_can_be_drawn(store):
     shared, operations = figure.axes
     assert [tick.get_text() for tick in shared.get_xticklabels()] == ["full", "tied"]
     assert not operations.lines  # K is chosen from the data, so there is nothing to count
-    mpl.pyplot.close(figure)
+    plt.close(figure)
 
 
 def test_the_page_and_the_tables(store, tmp_path):

@@ -15,7 +15,7 @@ __all__ = ["draw"]
 TITLES = {
     "peak": "paper's protocol: best pass by test accuracy (optimistic)",
     "honest": "honest protocol: pass chosen without test data",
-    "shared": "shared proportion $N_S / N_T$ after the last pass",
+    "shared": "shared proportion N_S / N_T after the last pass",
     "seconds": "measured seconds of all passes, one run",
     "operations": "the paper's operation count",
 }

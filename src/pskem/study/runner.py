@@ -61,7 +61,7 @@ def pool(jobs: int) -> Iterator[Executor]:
     except BaseException:
         for process in list((executor._processes or {}).values()):
             process.terminate()
-        executor.shutdown(wait=False, cancel_futures=True)
+        executor.shutdown(cancel_futures=True)
         raise
     executor.shutdown()
 
@@ -200,17 +200,37 @@ def _make_ready(
 
 
 def _submit(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Hand over a task.
+    """Hand over a task, which may start a process."""
+    with _undisturbed():
+        return executor.submit(function, *arguments)
 
-    That may start a process, which inherits what is blocked meanwhile: interrupts are its parent's.
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put off interrupts until the end of the block.
+
+    A process that is started inside inherits that interrupts are blocked: they are its parent's.
+    And the parent does not leave it half started.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        return executor.submit(function, *arguments)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    late: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda caught, frame: late.append(caught))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    # The mask is for the child: in the parent another thread may still take the signal.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return executor.submit(function, *arguments)
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for caught in late:
+            signal.raise_signal(caught)
 
 
 class _Clock:
