@@ -174,7 +174,11 @@ _SVC = "sklearn.svm.SVC"
 METHODS: dict[str, Method] = {
     OURS: SharedKernels(),
     "lda": Conventional("sklearn.discriminant_analysis.LinearDiscriminantAnalysis"),
-    "qda": Conventional("sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis"),
+    "qda": Conventional(
+        "sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis",
+        # Some classes of images have features that do not vary.
+        usual={"reg_param": 1e-4},
+    ),
     "logistic": Conventional("sklearn.linear_model.LogisticRegression", usual={"max_iter": 2000}),
     "linear-svm": Conventional(_SVC, {"kernel": "linear"}, _SVM),
     "rbf-svm": Conventional(_SVC, {"kernel": "rbf"}, _SVM),
