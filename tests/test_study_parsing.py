@@ -70,6 +70,12 @@ def test_a_study_survives_being_written_down():
         assert [run.key for run in again.runs()] == [run.key for run in study.runs()]
 
 
+def test_settings_that_a_study_has_by_itself_are_part_of_the_configuration():
+    text = 'data = { source = "iris" }\n[[experiment]]\nmethod = ["qda", "quadratic-svm", "lda"]'
+    settings = [entry.point.settings for entry in parse_study("s", text).entries]
+    assert settings == [{"reg_param": 1e-4}, {"coef0": 1.0}, {}]
+
+
 def test_one_block_is_one_run_however_it_is_dealt():
     for name in ("fig3", "fig4"):
         ours, theirs = (parse_study(n, included()[n]).runs() for n in ("fig2", name))
@@ -226,6 +232,11 @@ def test_a_files_content_is_part_of_the_configuration(tmp_path):
         ),
         ('source = "iris"', 'target = "x"', "does not say where its data are"),
         ("n_components = [2", 'n_components = ["six"', "n_components='six'"),
+        ("n_components = [2", "n_components = [[]", "n_components"),
+        ("max_iter = 4", 'partition = "odd"', "partition='odd' is not known"),
+        ("max_iter = 4", 'priors = "odd"', "priors='odd' is not known"),
+        ("runs = 2", "runs = " + "9" * 5000, "not valid TOML"),
+        ("max_iter = 4", "max_iter = " + "9" * 400, "a table of plain values"),
         ('"tied"', '"tide"', "covariance_type='tide' is not known"),
         ("n_neighbors = 3", 'n_neighbors = "three"', "The 'n_neighbors' parameter"),
         ("n_components = [2", "n_component = [2", "Did you mean 'n_components'"),

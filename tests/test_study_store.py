@@ -76,7 +76,7 @@ def test_a_claimed_run_is_left_to_its_claimant(store, tmp_path):
         store.add(RUNS[0], RESULT)
         assert other.claim(KEYS[:2]) == (None, {KEYS[0]})
         other.fail(RUNS[1], "no luck")
-        assert other.failures() == {KEYS[1]: "no luck"}
+        assert other.failures() == {KEYS[1]: (RUNS[1].point.key, RUNS[1].seed, "no luck")}
         assert store.claim(KEYS[:2]).key == KEYS[1]
         store.add(RUNS[1], RESULT)
         assert other.failures() == {}
@@ -183,7 +183,7 @@ def test_a_run_that_fails_does_not_stop_the_others(store, tmp_path):
     ((run, message),) = summary.failures
     assert run == bad
     assert message.startswith("n_components")
-    assert store.failures() == {bad.key: message}
+    assert store.failures() == {bad.key: (bad.point.key, bad.seed, message)}
     assert store.claim([bad.key]).key == bad.key  # it may be tried again
 
 

@@ -15,7 +15,7 @@ from pskem.cli.console import on_terminal, print_json, remark, table
 from pskem.cli.options import as_json, debug_option, home_option, quiet_option, stack
 
 if TYPE_CHECKING:
-    from pskem.study import Progress, Store, Study, Summary
+    from pskem.study import Outcome, Progress, Store, Study
 
 __all__ = ["carry_out", "study_options"]
 
@@ -73,7 +73,8 @@ def carry_out(
 
     matplotlib.use("agg")  # no window is needed, and on many machines none can be had
     folder = Path(out)
-    check_names(studies, only)
+    if studies:
+        check_names(studies, only)
     wanted = {run.key: run for study in studies for run in study.runs(runs, only)}
     ordered = sorted(wanted.values(), key=lambda run: run.seed)
     if ordered:
@@ -89,7 +90,7 @@ def carry_out(
             try:
                 with pool(jobs) as executor, _bar(quiet) as observe:
                     threads = max(1, cores // jobs)
-                    summary = work(ordered, store, place, executor, jobs, threads, observe)
+                    outcome = work(ordered, store, place, executor, jobs, threads, observe)
             except sqlite3.Error as error:
                 raise StudyError(
                     f"{store.path} cannot be written: {error}. Runs that were done are kept; mend"
@@ -103,7 +104,7 @@ def carry_out(
                     quiet,
                 )
                 raise
-            failed = _tell(summary, quiet)
+            failed = _tell(outcome, quiet)
         if not store.seconds():
             return 1 if failed else 0  # nothing has ever been run: there is nothing to report
         written = write_report(store, folder)
@@ -113,14 +114,14 @@ def carry_out(
     return 1 if failed else 0
 
 
-def _tell(summary: Summary, quiet: bool) -> bool:
+def _tell(outcome: Outcome, quiet: bool) -> bool:
     """Say how the work went; whether runs failed."""
     remark(
-        f"{summary.performed} run(s) performed, {summary.found} were there already.",
+        f"{outcome.performed} run(s) performed, {outcome.found} were there already.",
         quiet,
     )
     reasons: dict[str, list[Any]] = {}
-    for run, message in summary.failures:
+    for run, message in outcome.failures:
         reasons.setdefault(message, []).append(run)
     for message, group in reasons.items():
         point = group[0].point

@@ -5,12 +5,13 @@ from pskem.study.definition import Study, check_names, names_of
 from pskem.study.materials import Place
 from pskem.study.pages import LEGEND, Written, brief_table, point_table, write_report
 from pskem.study.parsing import included, load_study, parse_study
-from pskem.study.runner import Progress, Summary, pool, work
+from pskem.study.runner import Outcome, Progress, pool, work
 from pskem.study.store import Store
 from pskem.study.summary import PointSummary, summarise
 
 __all__ = [
     "LEGEND",
+    "Outcome",
     "Place",
     "Point",
     "PointSummary",
@@ -19,7 +20,6 @@ __all__ = [
     "Store",
     "Study",
     "StudyError",
-    "Summary",
     "Written",
     "brief_table",
     "check_names",

@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+#: Whole numbers beyond this are no numbers of anything.
+LARGEST = 2**63
+
+
 class Rule(NamedTuple):
     """What a value should be, in words and as a test."""
 
@@ -85,8 +89,9 @@ def choices(*names: str) -> Rule:
 
 
 def _is_number(value: Any) -> bool:
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    return right and math.isfinite(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) < LARGEST
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _is_plain(value: Any) -> bool:

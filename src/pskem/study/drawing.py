@@ -60,7 +60,7 @@ def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
         ax.grid(alpha=0.3)
         if figure.get("log", False):
             ax.set_yscale("log")
-        elif panel in ("peak", "honest"):
+        if panel in ("peak", "honest"):
             ax.set_ylabel("accuracy, %")
         if not _are_numbers(places):
             ax.set_xticks(range(len(places)), [_spoken(value) for value in places])
@@ -119,7 +119,8 @@ def _name(figure: Mapping[str, Any], summary: PointSummary) -> str:
         return ""
     value = summary.value(figure["line"])
     M = summary.entry.point.features.get("n_components")
-    if figure["line"] == "n_blocks" and isinstance(M, int) and isinstance(value, int):
+    whole = isinstance(M, int) and isinstance(value, int) and M % value == 0
+    if figure["line"] == "n_blocks" and whole:
         return f"{value} x {M // value}" + (" (not partitioned)" if value == 1 else "")
     if figure["line"] == "method":
         return str(value)

@@ -16,6 +16,7 @@ from pskem.classifier import SharedKernelClassifier
 from pskem.fitting import check_common
 from pskem.model import HELD, Block, block_log_likelihoods, shared_proportion
 from pskem.parallel import workers
+from pskem.partition import ARRANGEMENTS
 
 __all__ = ["METHODS", "OURS", "RESERVED", "Method", "Sample", "Trace"]
 
@@ -73,6 +74,10 @@ class Method(Protocol):
         """Names of the settings that it takes."""
         ...
 
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings with those that a study has unless it says otherwise."""
+        ...
+
     def check(self, settings: Mapping[str, Any]) -> None:
         """Refuse settings that no data could make right, as far as can be told."""
         ...
@@ -94,12 +99,22 @@ class SharedKernels(NamedTuple):
     def parameters(self) -> set[str]:
         return set(SharedKernelClassifier().get_params()) - RESERVED
 
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        # One block is the same however it is dealt.
+        if settings.get("n_blocks") == 1 and isinstance(settings.get("partition", ""), str):
+            return {key: value for key, value in settings.items() if key != "partition"}
+        return dict(settings)
+
     def check(self, settings: Mapping[str, Any]) -> None:
         check_common(SharedKernelClassifier(**settings))
         if settings.get("n_blocks", "auto") != "auto":
             checks.check_integer("n_blocks", settings["n_blocks"], 1)
+        if not isinstance(settings.get("partition", []), list):
+            checks.check_choice("partition", settings["partition"], ARRANGEMENTS)
+        if not isinstance(settings.get("priors", []), list):
+            checks.check_choice("priors", settings["priors"], ["uniform"])
         K = settings.get("n_components", 1)
-        checks.check_n_components(K, len(K) if isinstance(K, list) else 1)
+        checks.check_n_components(K, max(1, len(K)) if isinstance(K, list) else 1)
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
         return SharedKernelClassifier(**settings, tol=0.0, random_state=seed, n_jobs=threads)
@@ -134,12 +149,14 @@ class Conventional(NamedTuple):
     path : of the class, whose module is imported when it is needed
     fixed : settings that make it what its name says
     usual : settings that a study may change
+    machine : settings that change how fast it is and nothing else
     parallel : whether it takes a number of threads
     """
 
     path: str
     fixed: Mapping[str, Any] = {}
     usual: Mapping[str, Any] = {}
+    machine: Mapping[str, Any] = {}
     parallel: bool = False
     has_passes: bool = False
 
@@ -151,7 +168,11 @@ class Conventional(NamedTuple):
 
     def parameters(self) -> set[str]:
         known = set(inspect.signature(self.kind).parameters)
-        return known - {"n_jobs", "random_state", "verbose", "warm_start", *self.fixed}
+        own = {"n_jobs", "random_state", "verbose", "warm_start"}
+        return known - {*own, *self.fixed, *self.machine}
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.usual, **settings}
 
     def check(self, settings: Mapping[str, Any]) -> None:
         self.make(settings, 0, 1)._validate_params()
@@ -160,7 +181,7 @@ class Conventional(NamedTuple):
         mine: dict[str, Any] = {"n_jobs": threads} if self.parallel else {}
         if "random_state" in inspect.signature(self.kind).parameters:
             mine["random_state"] = seed
-        return self.kind(**{**self.usual, **settings, **self.fixed, **mine})
+        return self.kind(**settings, **self.fixed, **self.machine, **mine)
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
         start = time.perf_counter()
@@ -169,7 +190,7 @@ class Conventional(NamedTuple):
         return Trace([[float(model.score(X, y))] for X, y in watched], [], [], seconds)
 
 
-_SVM = {"cache_size": SVM_CACHE}
+_CACHE = {"cache_size": SVM_CACHE}
 _SVC = "sklearn.svm.SVC"
 METHODS: dict[str, Method] = {
     OURS: SharedKernels(),
@@ -180,9 +201,11 @@ METHODS: dict[str, Method] = {
         usual={"reg_param": 1e-4},
     ),
     "logistic": Conventional("sklearn.linear_model.LogisticRegression", usual={"max_iter": 2000}),
-    "linear-svm": Conventional(_SVC, {"kernel": "linear"}, _SVM),
-    "rbf-svm": Conventional(_SVC, {"kernel": "rbf"}, _SVM),
-    "quadratic-svm": Conventional(_SVC, {"kernel": "poly", "degree": 2}, {**_SVM, "coef0": 1.0}),
+    "linear-svm": Conventional(_SVC, {"kernel": "linear"}, machine=_CACHE),
+    "rbf-svm": Conventional(_SVC, {"kernel": "rbf"}, machine=_CACHE),
+    "quadratic-svm": Conventional(
+        _SVC, {"kernel": "poly", "degree": 2}, {"coef0": 1.0}, machine=_CACHE
+    ),
     "knn": Conventional("sklearn.neighbors.KNeighborsClassifier", parallel=True),
     "bagged-trees": Conventional("sklearn.ensemble.BaggingClassifier", parallel=True),
 }

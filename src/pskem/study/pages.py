@@ -6,13 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pskem.files import atomic_write
 from pskem.report import Page
-from pskem.study.configuration import Run
 from pskem.study.definition import Study
 from pskem.study.drawing import draw
 from pskem.study.store import Store
@@ -125,7 +123,7 @@ def point_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list
 def percent(spread: Spread) -> str:
     """Mean and standard deviation of shares, in percent."""
     mean = f"{100 * spread.mean:.2f}"
-    return mean if spread.sd is None else f"{mean} ± {100 * spread.sd:.2f}"
+    return f"{mean} ± {100 * spread.sd:.2f}" if spread.sd else mean
 
 
 def _reported(summary: PointSummary) -> str:
@@ -150,24 +148,20 @@ def _state(study: Study, summaries: Sequence[PointSummary]) -> str:
 
 def _failed(store: Store) -> list[tuple[str, ...]]:
     """Runs of the studies that failed and have not been done since."""
-    failures = store.failures()
-    return (
-        [
-            (
-                study.name,
-                entry.experiment.name,
-                describe(entry.label),
-                str(run.seed),
-                failures[run.key],
-            )
-            for study in store.studies()
-            for entry in study.entries
-            for run in map(partial(Run, entry.point), range(entry.experiment.runs))
-            if run.key in failures
-        ]
-        if failures
-        else []
-    )
+    failures = store.failures().values()
+    return [
+        (
+            study.name,
+            entry.experiment.name,
+            describe(entry.label),
+            str(failure.seed),
+            failure.message,
+        )
+        for study in store.studies()
+        for entry in study.entries
+        for failure in failures
+        if failure.point == entry.point.key
+    ]
 
 
 def _warned(summaries: Sequence[PointSummary]) -> list[str]:

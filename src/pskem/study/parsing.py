@@ -134,7 +134,7 @@ def parse_study(name: str, text: str, folder: Path = Path()) -> Study:
     where = f"The study {name!r}"
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of TOML, or of a number too long to be read
         raise StudyError(f"{where} is not valid TOML: {error}.") from None
     check_table(where, table, STUDY)
     experiments = [
@@ -189,7 +189,8 @@ def _experiment(
         settings = {**above, **entry.get("settings", {}), **own, **chosen}
         _check_settings(f"{where} settings", method, settings)
         chooses = validation if method == OURS else {}
-        points.append(Point(data, features, split, chooses, method, _normal(settings)))
+        complete = METHODS[method].complete(settings)
+        points.append(Point(data, features, split, chooses, method, complete))
         label = {"method": _spoken(method, own), **chosen}
         labels.append({key: v for key, v in label.items() if len(grid[key]) > 1})
     runs = entry.get("runs", table.get("runs", 1))
@@ -210,7 +211,7 @@ def _data(where: str, data: Mapping[str, Any], folder: Path) -> tuple[dict[str, 
     path = folder / source
     try:
         content = file_digest(path)
-    except OSError:
+    except (OSError, ValueError):
         raise StudyError(
             f"{where} needs the file {path}, which cannot be read, and no data set is called"
             f" {source!r}. Files are sought from the folder of the study."
@@ -295,13 +296,6 @@ def _spoken(method: str, settings: Mapping[str, Any]) -> str:
     return ", ".join([method, *(f"{key}={value}" for key, value in settings.items())])
 
 
-def _normal(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without what has no effect: one block is the same however it is dealt."""
-    if settings.get("n_blocks") == 1 and isinstance(settings.get("partition", ""), str):
-        return {key: value for key, value in settings.items() if key != "partition"}
-    return dict(settings)
-
-
 def _slice(where: str, table: Mapping[str, Any], entry: Mapping[str, Any]) -> list[Experiment]:
     """Experiments of an included study: some of their points, or with other settings."""
     where = f"{where}, slice,"
@@ -323,7 +317,8 @@ def _slice(where: str, table: Mapping[str, Any], entry: Mapping[str, Any]) -> li
             fits = all(point.settings.get(k) in as_list(values) for k, values in wanted.items())
             if named and fits:
                 if point.method == OURS:
-                    point = point._replace(settings=_normal({**point.settings, **changes}))
+                    changed = METHODS[OURS].complete({**point.settings, **changes})
+                    point = point._replace(settings=changed)
                     label = {key: changes.get(key, value) for key, value in label.items()}
                 kept[point.key] = point, label
         if kept:

@@ -20,11 +20,15 @@ from pskem.study.materials import Place, is_ready, load, prepare
 from pskem.study.splits import make_parts
 from pskem.study.store import Store
 
-__all__ = ["Progress", "Summary", "pool", "work"]
+__all__ = ["Outcome", "Progress", "pool", "work"]
 
 #: Seconds between looks at the clock and the file.
 BEAT = 2.0
 DEAD = "A worker process ended all of a sudden"
+ADVICE = (
+    f"{DEAD}; the machine may be short of memory. Runs that were done are kept: go on with the same"
+    " command, perhaps with fewer --jobs."
+)
 
 
 class Progress(NamedTuple):
@@ -42,7 +46,7 @@ class Progress(NamedTuple):
     left: float | None
 
 
-class Summary(NamedTuple):
+class Outcome(NamedTuple):
     """How the work ended: runs performed here, found done or done by others, and failures."""
 
     performed: int
@@ -87,7 +91,7 @@ def work(
     jobs: int = 1,
     threads: int = 1,
     observe: Callable[[Progress], None] = lambda progress: None,
-) -> Summary:
+) -> Outcome:
     """Perform the runs that are not in the file yet, ``jobs`` at a time.
 
     Other processes may work on the same file: what one of them has claimed is left to it, and
@@ -122,7 +126,11 @@ def work(
             if claim.key is None:
                 break
             run = pending.pop(claim.key)
-            active[_submit(executor, perform, run, place, threads)] = claim.key, run
+            try:
+                future = _submit(executor, perform, run, place, threads)
+            except BrokenProcessPool:
+                raise StudyError(ADVICE) from None
+            active[future] = claim.key, run
         doing = sorted({_spoken(run) for _, run in active.values()})
         now = ", ".join(doing) or ("others at work" if pending else "done")
         left = clock.left([*pending, *(key for key, _ in active.values())])
@@ -144,12 +152,9 @@ def work(
                 store.fail(run, problem)
         store.renew()
         if any(message == DEAD for _, message in failures):
-            raise StudyError(
-                f"{DEAD}; the machine may be short of memory. Runs that were done are kept: go on"
-                " with the same command, perhaps with fewer --jobs."
-            )
+            raise StudyError(ADVICE)
     tell("done", 0.0)
-    return Summary(performed, found, failures)
+    return Outcome(performed, found, failures)
 
 
 def _problem(future: Future[Result]) -> str | None:
@@ -190,10 +195,7 @@ def _make_ready(
             split, validation = run.point.split, run.point.validation
             make_parts(material.y, material.n_train, split, validation, run.seed)
         except BrokenProcessPool:
-            raise StudyError(
-                f"{DEAD} while it made the features of {run.point.data['source']}; the machine may"
-                " be short of memory."
-            ) from None
+            raise StudyError(ADVICE) from None
         except Exception as error:
             failed |= dict.fromkeys(keys, " ".join(str(error).split()))
     return failed

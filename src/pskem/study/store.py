@@ -19,7 +19,7 @@ from pskem.study.configuration import Point, Run, StudyError
 from pskem.study.definition import Study
 from pskem.study.execution import PartResult, Result
 
-__all__ = ["Claim", "Record", "Store", "versions"]
+__all__ = ["Claim", "Failure", "Record", "Store", "versions"]
 
 #: Tells our files from other SQLite files, and layouts from each other.
 APPLICATION = 0x70736B6D
@@ -68,6 +68,14 @@ class Record(NamedTuple):
     versions: dict[str, str]
     threads: int
     result: Result
+
+
+class Failure(NamedTuple):
+    """A run that could not be done, and why."""
+
+    point: str
+    seed: int
+    message: str
 
 
 class Claim(NamedTuple):
@@ -286,12 +294,16 @@ class Store:
         rows = self._connection.execute("SELECT point, avg(seconds) FROM runs GROUP BY point")
         return dict(rows.fetchall())
 
-    def failures(self) -> dict[str, str]:
-        """Keys of runs that failed and have not been done since, and why."""
+    def failures(self) -> dict[str, Failure]:
+        """Runs that failed and have not been done since, by their keys."""
         rows = self._connection.execute(
-            "SELECT key, message FROM failures WHERE key NOT IN (SELECT key FROM runs)"
+            "SELECT key, configuration, seed, message FROM failures"
+            " WHERE key NOT IN (SELECT key FROM runs)"
         )
-        return dict(rows.fetchall())
+        return {
+            key: Failure(Point(**json.loads(text)).key, seed, message)
+            for key, text, seed, message in rows
+        }
 
 
 def _now() -> str:

@@ -34,6 +34,7 @@ class PointSummary(NamedTuple):
     seconds : that of all passes
     threads : of these runs
     warnings : in how many runs each warning was given
+    n_warned : how many runs gave any
     """
 
     study: str
@@ -52,6 +53,7 @@ class PointSummary(NamedTuple):
     seconds: float
     threads: int
     warnings: Mapping[str, int]
+    n_warned: int
 
     @property
     def has_passes(self) -> bool:
@@ -106,7 +108,9 @@ class PointSummary(NamedTuple):
             "paper_accuracy": experiment.paper.get("accuracy"),
             "paper_sd": experiment.paper.get("spread"),
             "paper_seconds_per_pass": experiment.paper.get("seconds_per_pass"),
-            "warned_runs": max(self.warnings.values(), default=0),
+            "warned_runs": self.n_warned,
+            "warnings": "; ".join(sorted(self.warnings)),
+            "point": self.entry.point.key,
         }
 
 
@@ -173,6 +177,7 @@ def _summary(study: str, entry: Entry, records: Sequence[Record]) -> PointSummar
         seconds=seconds_per_pass * len(parts[0].test),
         threads=threads,
         warnings=Counter(text for result in results for text in result.warnings),
+        n_warned=sum(bool(result.warnings) for result in results),
     )
 
 
