@@ -1,0 +1,234 @@
+"""Write the tables of docs/replication.md and README.md from recorded runs.
+
+pskem reproduce report --out RESULTS
+python docs/replication.py RESULTS      # take the summary and the figures of RESULTS
+python docs/replication.py              # write the tables anew from what was taken
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TAKEN = HERE / "replication"
+FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "starts")
+DATA = ("rice", "ionosphere", "mnist", "fashion-mnist", "cifar-10")
+OURS = "shared-kernels"
+BLOCKS = (12, 6, 3, 2, 1)
+#: Numbers of kernels that the tables of the curves show.
+SHOWN = (4, 8, 16, 24, 32, 40)
+
+Point = dict[str, Any]
+
+
+def take(results: Path) -> None:
+    """Copy the summary and the figures of a folder of results."""
+    TAKEN.mkdir(exist_ok=True)
+    names = ["summary.csv", "summary.json"]
+    names += [f"{figure}.{suffix}" for figure in FIGURES for suffix in ("png", "svg")]
+    for name in names:
+        shutil.copyfile(results / name, TAKEN / name)
+
+
+def load() -> list[Point]:
+    return list(json.loads((TAKEN / "summary.json").read_text(encoding="utf-8"))["points"])
+
+
+def spread(point: Point, name: str) -> str:
+    """Mean and standard deviation in percent."""
+    mean, sd = point[f"{name}_mean"], point[f"{name}_sd"]
+    if mean is None:
+        return ""
+    return f"{100 * mean:.2f}" + (f" ± {100 * sd:.2f}" if sd else "")
+
+
+def reported(point: Point) -> str:
+    if point["paper_accuracy"] is None:
+        return ""
+    sd = point["paper_sd"]
+    return f"{point['paper_accuracy']:g}" + ("" if sd is None else f" ± {sd:g}")
+
+
+def table(headings: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, its first column to the left."""
+    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
+    assert all(len(line) == len(headings) for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def of(points: list[Point], study: str) -> list[Point]:
+    return [point for point in points if point["study"] == study]
+
+
+def table1(points: list[Point]) -> str:
+    """The paper's Table 1 beside ours."""
+    rows = []
+    for name in DATA:
+        group = [point for point in of(points, "table1") if point["data"] == name]
+        ours = next(point for point in group if point["method"] == OURS)
+        others = [point for point in group if point["method"] != OURS]
+        best = max(others, key=lambda point: point["honest_mean"], default=None)
+        rows.append(
+            [
+                name,
+                str(ours["runs"]),
+                reported(ours),
+                spread(ours, "peak"),
+                spread(ours, "honest"),
+                spread(ours, "optimism"),
+                spread(ours, "last"),
+                f"{best['label']}: {spread(best, 'honest')}" if best else "not run",
+                f"{ours['paper_seconds_per_pass']:g}",
+                f"{ours['seconds_per_pass']:.2g}",
+            ]
+        )
+    headings = ["data set", "runs", "the paper reports, %", "paper\\*, %", "honest, %"]
+    headings += ["difference", "last pass, %", "best conventional here, %"]
+    headings += ["s/pass, paper", "s/pass, here"]
+    return table(headings, rows)
+
+
+def conventional(points: list[Point]) -> str:
+    """Conventional classifiers by data sets."""
+    group = [point for point in of(points, "table1") if point["method"] != OURS]
+    labels = list(dict.fromkeys(point["label"] for point in group))
+    cells = {(point["label"], point["data"]): spread(point, "honest") for point in group}
+    rows = [[label, *(cells.get((label, name), "not run") for name in DATA)] for label in labels]
+    return table(["%", *DATA], rows)
+
+
+def experiments(points: list[Point], study: str) -> str:
+    """All points of a study, one a row."""
+    rows = [
+        [
+            ", ".join(filter(None, [point["experiment"], point["label"]])),
+            str(point["runs"]),
+            reported(point),
+            spread(point, "peak"),
+            spread(point, "honest"),
+            spread(point, "optimism"),
+            spread(point, "last"),
+            "" if point["shared_mean"] is None else f"{point['shared_mean']:.2f}",
+        ]
+        for point in of(points, study)
+    ]
+    headings = ["", "runs", "the paper reports, %", "paper\\*, %", "honest, %", "difference"]
+    return table([*headings, "last pass, %", "shared"], rows)
+
+
+def grid(points: list[Point], study: str, show: Any) -> dict[tuple[int, int], str]:
+    return {
+        (point["settings"]["n_blocks"], point["settings"]["n_components"]): show(point)
+        for point in of(points, study)
+    }
+
+
+def curves(points: list[Point]) -> str:
+    """Accuracy of some points of Fig. 2 to 4, by both protocols."""
+    rows = []
+    for study, name in (("fig2", "sequential"), ("fig3", "interleaved"), ("fig4", "random")):
+        cells = grid(
+            points,
+            study,
+            lambda p: f"{100 * p['peak_mean']:.2f}, {spread(p, 'honest')}",
+        )
+        for R in BLOCKS if study == "fig2" else BLOCKS[:-1]:
+            label = f"{name}, {R} x {36 // R}" if R > 1 else "not partitioned, 1 x 36"
+            rows.append([label, *(cells[R, K] for K in SHOWN)])
+    return table(["paper\\*, honest, %", *(f"K = {K}" for K in SHOWN)], rows)
+
+
+def sharing(points: list[Point]) -> str:
+    """The shared proportion of some points of Fig. 5."""
+    cells = grid(points, "fig5", lambda point: f"{point['shared_mean']:.2f}")
+    rows = [[f"{R} x {36 // R}", *(cells[R, K] for K in SHOWN)] for R in BLOCKS]
+    return table(["N_S / N_T", *(f"K = {K}" for K in SHOWN)], rows)
+
+
+def cost(points: list[Point]) -> str:
+    """How the cost of a pass falls with partitioning: as the paper counts, and as measured."""
+    K = 40
+    group = {
+        p["settings"]["n_blocks"]: p
+        for p in of(points, "fig1")
+        if p["settings"]["n_components"] == K
+    }
+    whole = group[1]
+    rows = []
+    for R in BLOCKS:
+        point = group[R]
+        passes = [p["settings"]["max_iter"] for p in (whole, point)]
+        counted = whole["operations"] / passes[0] / (point["operations"] / passes[1])
+        measured = whole["seconds_per_pass"] / point["seconds_per_pass"]
+        rows.append(
+            [
+                f"{R} x {36 // R}",
+                f"{point['operations']:.2g}",
+                f"{point['seconds']:.1f}",
+                f"{counted:.1f}",
+                f"{measured:.1f}",
+            ]
+        )
+    headings = [f"K = {K}", "operations, whole training", "seconds, whole training"]
+    return table([*headings, "a pass cheaper by, counted", "a pass cheaper by, measured"], rows)
+
+
+def runs_made(points: list[Point]) -> str:
+    """How many runs stand behind each study."""
+    rows = []
+    for study in dict.fromkeys(point["study"] for point in points):
+        group = of(points, study)
+        numbers = sorted({point["runs"] for point in group})
+        spoken = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+        warned = sum(point["warned_runs"] for point in group)
+        total = sum(point["runs"] for point in group)
+        rows.append([study, str(len(group)), spoken, str(total), str(warned)])
+    distinct = {point["point"]: point["runs"] for point in points}
+    rows.append(["distinct", str(len(distinct)), "", str(sum(distinct.values())), ""])
+    return table(["study", "points", "runs a point", "runs", "with warnings"], rows)
+
+
+def sections(points: list[Point]) -> dict[str, str]:
+    """The generated texts by the names of their places."""
+    return {
+        "table1": table1(points),
+        "conventional": conventional(points),
+        "curves": curves(points),
+        "sharing": sharing(points),
+        "cost": cost(points),
+        "mda": experiments(points, "mda"),
+        "ionosphere": experiments(points, "ionosphere"),
+        "rice": experiments(points, "rice"),
+        "starts": experiments(points, "starts"),
+        "runs": runs_made(points),
+    }
+
+
+def fill(text: str, parts: dict[str, str]) -> str:
+    """A page with its generated places filled."""
+
+    def place(match: re.Match[str]) -> str:
+        name = match["name"]
+        return f"<!-- {name}:begin -->\n{parts[name]}\n<!-- {name}:end -->"
+
+    names = "|".join(parts)
+    return re.sub(
+        rf"<!-- (?P<name>{names}):begin -->\n.*?<!-- (?P=name):end -->", place, text, flags=re.S
+    )
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        take(Path(sys.argv[1]))
+    parts = sections(load())
+    for path in (HERE / "replication.md", HERE.parent / "README.md"):
+        path.write_text(fill(path.read_text(encoding="utf-8"), parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
