@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from pskem.cli.console import on_terminal, print_json, remark, table
 from pskem.cli.options import as_json, debug_option, home_option, quiet_option, stack
 
 if TYPE_CHECKING:
-    from pskem.study import Outcome, Progress, Store, Study
+    from pskem.study import Outcome, Place, Progress, Run, Store, Study
 
 __all__ = ["carry_out", "study_options"]
 
@@ -68,8 +68,7 @@ def carry_out(
     """Perform what is not done yet, then write the report; the exit code."""
     import matplotlib
 
-    from pskem.parallel import n_threads
-    from pskem.study import Place, Store, StudyError, check_names, pool, work, write_report
+    from pskem.study import Place, Store, check_names, write_report
 
     matplotlib.use("agg")  # no window is needed, and on many machines none can be had
     folder = Path(out)
@@ -79,32 +78,13 @@ def carry_out(
     ordered = sorted(wanted.values(), key=lambda run: run.seed)
     if ordered:
         folder.mkdir(parents=True, exist_ok=True)
-    cores = n_threads(None)
-    jobs = jobs or cores
     failed = False
-    with Store(folder / "runs.sqlite", create=bool(ordered)) as store:
+    with Store(folder / "runs.sqlite", create=bool(ordered)) as store, _told(store, wanted, quiet):
         for study in studies:
             store.remember(study)
         if ordered:
             place = Place(folder / "prepared", data_home)
-            try:
-                with pool(jobs) as executor, _bar(quiet) as observe:
-                    threads = max(1, cores // jobs)
-                    outcome = work(ordered, store, place, executor, jobs, threads, observe)
-            except sqlite3.Error as error:
-                raise StudyError(
-                    f"{store.path} cannot be written: {error}. Runs that were done are kept; mend"
-                    " this, and the same command goes on."
-                ) from None
-            except BaseException:
-                done = len(store.done(wanted))
-                remark(
-                    f"Stopped: {done} of {len(ordered)} runs are kept in {store.path}; the same"
-                    " command goes on with the others.",
-                    quiet,
-                )
-                raise
-            failed = _tell(outcome, quiet)
+            failed = _tell(_perform(ordered, store, place, jobs, quiet), quiet)
         if not store.seconds():
             return 1 if failed else 0  # nothing has ever been run: there is nothing to report
         written = write_report(store, folder)
@@ -112,6 +92,41 @@ def carry_out(
     pictures = f" and {len(written.figures)} figure files" if written.figures else ""
     remark(f"Report: {written.page}{pictures}; results: {folder / 'runs.sqlite'}.", quiet)
     return 1 if failed else 0
+
+
+def _perform(
+    runs: Sequence[Run], store: Store, place: Place, jobs: int | None, quiet: bool
+) -> Outcome:
+    """Perform runs in as many processes as there are cores, or as asked for."""
+    from pskem.parallel import n_threads
+    from pskem.study import pool, work
+
+    cores = n_threads(None)
+    jobs = jobs or cores
+    with pool(jobs) as executor, _bar(quiet) as observe:
+        return work(runs, store, place, executor, jobs, max(1, cores // jobs), observe)
+
+
+@contextmanager
+def _told(store: Store, wanted: Collection[str], quiet: bool) -> Iterator[None]:
+    """Say what is kept when the work is stopped, and what is wrong when the file is."""
+    from pskem.study import StudyError
+
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StudyError(
+            f"{store.path} cannot be used: {error}. Runs that were done are kept; mend this, and"
+            " the same command goes on."
+        ) from None
+    except BaseException:
+        if wanted:
+            remark(
+                f"Stopped: {len(store.done(wanted))} of {len(wanted)} runs are kept in"
+                f" {store.path}; the same command goes on with the others.",
+                quiet,
+            )
+        raise
 
 
 def _tell(outcome: Outcome, quiet: bool) -> bool:
