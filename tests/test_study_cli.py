@@ -116,6 +116,9 @@ def test_the_report_needs_the_file_alone(folder, capsys):
     assert run(["reproduce", "report", "--out", "elsewhere"]) == 0
     assert Path("elsewhere/report.html").read_text() == page
     assert Path("elsewhere/flowers.svg").is_file()
+    capsys.readouterr()
+    assert run(["reproduce", "report", "--out", "elsewhere", "--only", "mda"]) == 1
+    assert "Nothing here is called 'mda'" in capsys.readouterr().err
 
 
 def test_a_killed_study_goes_on_where_it_was(folder):
@@ -232,6 +235,8 @@ def test_the_list_of_experiments(capsys):
         (["reproduce", "digits", "--runs", "0"], 2, "--runs"),
         (["reproduce", "digits", "--jobs", "0"], 2, "--jobs"),
         (["study", "none.toml"], 1, "none.toml cannot be read: No such file"),
+        (["reproduce", "report", "--runs", "3"], 2, "leave --runs out"),
+        (["study", "flowers.toml", "--out", "train.csv/x"], 2, "cannot be made: Not a directory"),
         (["study"], 2, "Missing argument 'DEFINITION'"),
         (["study", "flowers.toml", "--out", "train.csv"], 2, "train.csv"),
     ],

@@ -241,6 +241,8 @@ def test_a_files_content_is_part_of_the_configuration(tmp_path):
         ("n_neighbors = 3", 'n_neighbors = "three"', "The 'n_neighbors' parameter"),
         ("n_components = [2", "n_component = [2", "Did you mean 'n_components'"),
         ("n_neighbors = 3", "k = 3", "has 'k', which is not known"),
+        ("grid = {", 'grid = { method = ["lda"],', "grid has methods"),
+        ('name = "knn", n_neighbors', "n_neighbors", "has a method without a name"),
         ('"lda"', '"lba"', "method = 'lba', which should be one of shared-kernels, lda"),
         ('name = "theirs"', 'name = "ours"', "two experiments called 'ours'"),
         ("max_iter = 4", "tol = 4", "'tol', which a study does not take"),
@@ -289,6 +291,7 @@ def test_what_is_wrong_with_a_study_is_said(old, new, said):
         ('name = "f"\nx = "n_components"\ny = []', "y = []"),
         ('name = "f"\nx = "n_components"\nlog = "no"', "log = 'no'"),
         ('name = "f"\nx = "n_components"\nexperiments = 3', "experiments = 3"),
+        ('name = "f"\nx = "n_components"\nexperiments = []', "experiments = []"),
         ('name = "f"\nx = "method"\n[[figure]]\nname = "f"\nx = "method"', "two figures called"),
     ],
 )
@@ -303,6 +306,16 @@ def test_a_study_without_experiments_is_refused():
         parse_study("empty", "runs = 3")
 
 
+def test_a_mark_at_the_beginning_of_a_file_does_not_matter(tmp_path):
+    (tmp_path / "marked.toml").write_text(SMALL, encoding="utf-8-sig")
+    assert len(load_study(tmp_path / "marked.toml").entries) == 6
+
+
+def test_lines_may_be_methods():
+    text = SMALL + '\n[[figure]]\nname = "f"\nx = "n_components"\nline = "method"\n'
+    assert parse_study("small", text).figures[0]["line"] == "method"
+
+
 def test_a_file_that_is_no_text_is_refused(tmp_path):
     with pytest.raises(StudyError, match="cannot be read: No such file"):
         load_study(tmp_path / "none.toml")
@@ -314,7 +327,9 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 def test_names_that_nothing_has_are_refused():
     study = parse_study("small", SMALL)
     check_names([study], ["lda", "ours", "iris"])
-    with pytest.raises(StudyError, match=r"Nothing here is called 'pca'\. Known: iris, knn, lda"):
+    with pytest.raises(
+        StudyError, match=r"Nothing here is called 'pca'\. Known: 'iris', 'knn', 'lda'"
+    ):
         check_names([study], ["lda", "pca"])
 
 

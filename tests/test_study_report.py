@@ -75,7 +75,8 @@ def test_means_and_spreads_are_those_of_the_runs(store):
     assert (first.seconds_per_pass, first.seconds) == (2.0, 6.0)
     assert first.warnings == {"Mind the gap.": 3}
     assert last.shared is None
-    assert last.honest == last.peak
+    assert last.quantity("honest").mean == pytest.approx(0.51)
+    assert last.quantity("peak") is None  # there is no pass to choose
 
 
 def test_one_run_has_no_spread(tmp_path):
@@ -121,6 +122,13 @@ def test_a_figure_has_both_protocols_side_by_side(store):
     assert np.allclose(right.lines[0].get_xydata(), [[2, 55.0], [10, 63.0]])
     assert "3 runs a point" in figure.get_suptitle()
     plt.close(figure)
+
+
+def test_points_without_runs_make_no_figure(tmp_path):
+    with Store(tmp_path / "some.sqlite") as store:
+        store.remember(STUDY)
+        store.add(STUDY.runs(1, ["theirs"])[0], result(0.5, passes=False))
+        assert write_report(store, tmp_path).figures == []
 
 
 def test_settings_that_are_words_can_be_drawn(store):

@@ -74,14 +74,17 @@ def carry_out(
     folder = Path(out)
     if studies:
         check_names(studies, only)
+    elif runs is not None:
+        raise click.UsageError("The report is of the runs that are there; leave --runs out.")
     wanted = {run.key: run for study in studies for run in study.runs(runs, only)}
     ordered = sorted(wanted.values(), key=lambda run: run.seed)
     if ordered:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
     failed = False
     with Store(folder / "runs.sqlite", create=bool(ordered)) as store, _told(store, wanted, quiet):
         for study in studies:
             store.remember(study)
+        check_names(store.studies(), only)
         if ordered:
             place = Place(folder / "prepared", data_home)
             failed = _tell(_perform(ordered, store, place, jobs, quiet), quiet)
@@ -92,6 +95,15 @@ def carry_out(
     pictures = f" and {len(written.figures)} figure files" if written.figures else ""
     remark(f"Report: {written.page}{pictures}; results: {folder / 'runs.sqlite'}.", quiet)
     return 1 if failed else 0
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.UsageError(
+            f"The folder {folder} cannot be made: {error.strerror}. Name another with --out."
+        ) from None
 
 
 def _perform(

@@ -103,4 +103,5 @@ def check_names(studies: Collection[Study], only: Collection[str]) -> None:
     known = sorted({name for study in studies for e in study.entries for name in names_of(e)})
     unknown = [name for name in only if name not in known]
     if unknown:
-        raise StudyError(f"Nothing here is called {unknown[0]!r}. Known: {', '.join(known)}.")
+        listed = ", ".join(map(repr, known))
+        raise StudyError(f"Nothing here is called {unknown[0]!r}. Known: {listed}.")

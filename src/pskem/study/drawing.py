@@ -10,7 +10,7 @@ import numpy as np
 
 from pskem.study.summary import PointSummary
 
-__all__ = ["draw"]
+__all__ = ["chosen", "draw"]
 
 TITLES = {
     "peak": "paper's protocol: best pass by test accuracy (optimistic)",
@@ -20,8 +20,14 @@ TITLES = {
     "operations": "the paper's operation count",
 }
 NAMES = {"n_components": "K, kernels per block", "n_blocks": "blocks"}
+SYMBOLS = {"n_components": "K", "n_blocks": "R"}
 MARKERS = "osD^vP*X"
 MOST_TICKS = 12
+
+
+def chosen(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> list[PointSummary]:
+    """The points that a figure shows."""
+    return [s for s in summaries if s.entry.experiment.name in figure["experiments"]]
 
 
 def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
@@ -31,7 +37,7 @@ def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
     """
     import matplotlib.pyplot as plt
 
-    wanted = [s for s in summaries if s.entry.experiment.name in figure["experiments"]]
+    wanted = chosen(figure, summaries)
     panels = [
         panel
         for name in figure["y"]
@@ -124,7 +130,7 @@ def _name(figure: Mapping[str, Any], summary: PointSummary) -> str:
         return f"{value} x {M // value}" + (" (not partitioned)" if value == 1 else "")
     if figure["line"] == "method":
         return str(value)
-    return f"{NAMES.get(figure['line'], figure['line'])} {_spoken(value)}"
+    return f"{SYMBOLS.get(figure['line'], figure['line'])} = {_spoken(value)}"
 
 
 def _spoken(value: Any) -> str:

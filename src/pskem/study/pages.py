@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pskem.files import atomic_write
 from pskem.report import Page
 from pskem.study.definition import Study
-from pskem.study.drawing import draw
+from pskem.study.drawing import chosen, draw
 from pskem.study.store import Store
 from pskem.study.summary import PointSummary, Spread, describe, summarise
 
@@ -61,6 +61,8 @@ def write_report(store: Store, folder: Any) -> Written:
         if not summaries:
             continue
         for figure in study.figures:
+            if not chosen(figure, summaries):
+                continue
             made = draw(figure, summaries)
             for suffix in ("png", "svg"):
                 path = folder / f"{figure['name']}.{suffix}"
@@ -88,7 +90,7 @@ def write_report(store: Store, folder: Any) -> Written:
     atomic_write(folder / "summary.csv", _csv(everything).encode())
     atomic_write(folder / "summary.json", _json(made_with, everything).encode())
     page.write(folder / "report.html")
-    return Written(folder / "report.html", pictures)
+    return Written(folder / "report.html", list(dict.fromkeys(pictures)))
 
 
 def brief_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list[str]]]:

@@ -83,7 +83,10 @@ FIGURE = {
     "x": WORD,
     "line": WORD,
     "y": choices(*QUANTITIES),
-    "experiments": WORDS,
+    "experiments": Rule(
+        "the name of an experiment or a list of names",
+        lambda value: value != [] and WORDS.accepts(value),
+    ),
     "log": TRUTH,
 }
 PAPER = {"accuracy": number(), "spread": number(), "seconds_per_pass": number()}
@@ -121,7 +124,7 @@ def load_study(path: Any) -> Study:
     """A study from a TOML file; its data files are sought beside it."""
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # some editors begin with a mark
     except OSError as error:
         raise StudyError(f"{file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
@@ -176,6 +179,8 @@ def _experiment(
     grid = {"method": as_list(entry.get("method", OURS))} | {
         key: as_list(values) for key, values in entry.get("grid", {}).items()
     }
+    if "method" in entry.get("grid", {}):
+        raise StudyError(f"{where} grid has methods; they stand in method = [...].")
     empty = [key for key, values in grid.items() if not values]
     if empty:
         raise StudyError(f"{where} grid has no values for {empty[0]!r}.")
@@ -281,13 +286,15 @@ def _check_settings(where: str, method: str, settings: Mapping[str, Any]) -> Non
     try:
         METHODS[method].check(settings)
     except (TypeError, ValueError) as error:
-        raise StudyError(f"{where}: {' '.join(str(error).split())}") from None
+        raise StudyError(f"{where} cannot be had: {' '.join(str(error).split())}") from None
 
 
 def _method(where: str, entry: Any) -> tuple[str, dict[str, Any]]:
     """The name of a method, and the settings that stand with it."""
     own = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
-    name = own.pop("name", None)
+    if "name" not in own:
+        raise StudyError(f"{where} has a method without a name.")
+    name = own.pop("name")
     check_table(where, {"method": name}, {"method": choice(*METHODS)})
     return str(name), own
 
@@ -298,10 +305,12 @@ def _spoken(method: str, settings: Mapping[str, Any]) -> str:
 
 def _slice(where: str, table: Mapping[str, Any], entry: Mapping[str, Any]) -> list[Experiment]:
     """Experiments of an included study: some of their points, or with other settings."""
-    where = f"{where}, slice,"
+    where = f"{where}, slice of {entry.get('study', 'nothing')},"
     check_table(where, entry, SLICE)
     texts = included()
-    check_table(where, {"study": entry.get("study")}, {"study": choice(*texts)})
+    if "study" not in entry:
+        raise StudyError(f"{where} does not say of which study.")
+    check_table(where, {"study": entry["study"]}, {"study": choice(*texts)})
     base = parse_study(entry["study"], texts[entry["study"]])
     only = as_list(entry.get("only", []))
     check_names([base], only)
@@ -350,8 +359,8 @@ def _figure(
     known = set().union(*(varied[name] for name in wanted or varied))
     if not known:
         raise StudyError(f"{where} has nothing to draw over: no experiment has a grid.")
-    for key in ("x", "line"):
-        if key in figure:
-            check_table(where, {key: figure[key]}, {key: choice(*sorted(known))})
+    check_table(where, {"x": figure["x"]}, {"x": choice(*sorted(known))})
+    if "line" in figure:
+        check_table(where, {"line": figure["line"]}, {"line": choice(*sorted({*known, "method"}))})
     quantities = as_list(figure.get("y", "accuracy"))
     return {"title": title, **figure, "y": quantities, "experiments": wanted}

@@ -129,7 +129,7 @@ class Store:
             raise StudyError(f"{self.path} cannot be opened: {error}.") from None
         except sqlite3.DatabaseError:
             raise StudyError(
-                f"{self.path} is not a file of results. Remove it, or name another with --out."
+                f"{self.path} is not a file of results. Name another folder with --out."
             ) from None
 
     def _prepare(self) -> None:

@@ -72,6 +72,8 @@ class PointSummary(NamedTuple):
             return None if count is None else Spread(count, None)
         if name == "seconds":
             return Spread(self.seconds, None)
+        if name in ("peak", "optimism", "last") and not self.has_passes:
+            return None
         chosen: Spread | None = getattr(self, name)
         return chosen
 
@@ -79,10 +81,7 @@ class PointSummary(NamedTuple):
         """Plain values, for CSV and JSON."""
         experiment = self.entry.experiment
         names = ("peak", "honest", "last", "optimism", "shared")
-        spreads = {
-            name: self.quantity(name) if self.has_passes or name == "honest" else None
-            for name in names
-        }
+        spreads = {name: self.quantity(name) for name in names}
         return {
             "study": self.study,
             "experiment": experiment.name,
