@@ -38,6 +38,14 @@ def test_the_shell_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "labels.csv").read_text().startswith("prediction,p(class_0)")
 
 
-@pytest.mark.parametrize("path", re.findall(r"\]\(([^)#:]+)\)", README.read_text(encoding="utf-8")))
-def test_links_lead_somewhere(path):
-    assert (README.parent / path).exists()
+PAGES = [README, *sorted((README.parent / "docs").glob("*.md"))]
+LINKS = [
+    (page, path)
+    for page in PAGES
+    for path in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize(("page", "path"), LINKS, ids=lambda value: Path(value).name)
+def test_links_lead_somewhere(page, path):
+    assert (page.parent / path).exists()
