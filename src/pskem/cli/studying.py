@@ -84,7 +84,8 @@ def carry_out(
     with Store(folder / "runs.sqlite", create=bool(ordered)) as store, _told(store, wanted, quiet):
         for study in studies:
             store.remember(study)
-        check_names(store.studies(), only)
+        if not studies:
+            check_names(store.studies(), only)
         if ordered:
             place = Place(folder / "prepared", data_home)
             failed = _tell(_perform(ordered, store, place, jobs, quiet), quiet)

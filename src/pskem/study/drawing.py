@@ -31,7 +31,7 @@ def chosen(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> list
 
 
 def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
-    """A matplotlib figure with a panel for each quantity; accuracy has one for each protocol.
+    """A matplotlib figure of some points, with a panel for each quantity, for accuracy two.
 
     Lines are means over the runs, bands one standard deviation to both sides.
     """
@@ -55,7 +55,7 @@ def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
         sharey=panels == ["peak", "honest"],
     )
     places = _places(figure, wanted)
-    colours = plt.get_cmap("viridis")(np.linspace(0.0, 0.9, max(1, len(lines))))
+    colours = plt.get_cmap("viridis")(np.linspace(0.0, 0.9, len(lines)))
     for ax, panel in zip(axes[0], panels, strict=True):
         for (name, members), colour, marker in zip(
             lines.items(), colours, cycle(MARKERS), strict=False
@@ -75,7 +75,7 @@ def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
         if len(ax.lines) > 1:
             ax.legend(fontsize=9)
     runs = sorted({summary.n_runs for summary in wanted})
-    count = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}" if runs else "no"
+    count = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     made.suptitle(f"{figure['title']} ({count} run{'s' if runs != [1] else ''} a point)")
     return made
 

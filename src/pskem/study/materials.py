@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from pskem.version import __version__
 from pskem.workflow import Task
 
 __all__ = [
+    "SCALES",
     "Material",
     "Place",
     "file_digest",
@@ -34,7 +35,11 @@ __all__ = [
 
 ARRAYS = ("X", "y", "n_train")
 #: What may stand before the classifier in place of the usual scaling of a table's numbers.
-SCALES = ("standard", "range", "none")
+SCALES: dict[str, Callable[[], Any]] = {
+    "standard": lambda: _preprocessing().StandardScaler(),
+    "range": lambda: _preprocessing().MinMaxScaler((-1.0, 1.0)),
+    "none": lambda: "passthrough",
+}
 
 
 class Material(NamedTuple):
@@ -161,20 +166,14 @@ def _table(
     if settings["source"] in IMAGES:
         task = task._replace(encoder=paper_features(**wishes))
     elif "scale" in wishes:
-        task.encoder.set_params(scale=_scaler(wishes["scale"]))
+        task.encoder.set_params(scale=SCALES[wishes["scale"]]())
     return Material(task.X, task.y, None, task)
 
 
-def _scaler(name: str) -> Any:
-    from sklearn.preprocessing import MinMaxScaler, StandardScaler
+def _preprocessing() -> Any:
+    import sklearn.preprocessing
 
-    if name not in SCALES:
-        raise StudyError(f"scale = {name!r} is not one of {', '.join(SCALES)}.")
-    return {
-        "standard": StandardScaler(),
-        "range": MinMaxScaler((-1.0, 1.0)),
-        "none": "passthrough",
-    }[name]
+    return sklearn.preprocessing
 
 
 def is_known(source: str) -> bool:

@@ -21,21 +21,16 @@ from pskem.partition import ARRANGEMENTS
 __all__ = ["METHODS", "OURS", "RESERVED", "Method", "Sample", "Trace"]
 
 OURS = "shared-kernels"
-#: Settings that a study does not take: seeds and threads are the runner's, and it makes all passes
-#: from one start and chooses among them itself.
-RESERVED = frozenset(
-    {
-        "early_stopping",
-        "n_init",
-        "n_iter_no_change",
-        "n_jobs",
-        "random_state",
-        "tol",
-        "validation_fraction",
-        "verbose",
-        "warm_start",
-    }
-)
+#: Settings that are the runner's, whatever the classifier.
+RUNNERS = frozenset({"n_jobs", "random_state", "verbose", "warm_start"})
+#: Settings that a study does not take: it makes all passes from one start and chooses among them.
+RESERVED = RUNNERS | {
+    "early_stopping",
+    "n_init",
+    "n_iter_no_change",
+    "tol",
+    "validation_fraction",
+}
 #: Megabytes of kernel values that a support vector machine may keep.
 SVM_CACHE = 1000
 
@@ -168,8 +163,7 @@ class Conventional(NamedTuple):
 
     def parameters(self) -> set[str]:
         known = set(inspect.signature(self.kind).parameters)
-        own = {"n_jobs", "random_state", "verbose", "warm_start"}
-        return known - {*own, *self.fixed, *self.machine}
+        return known - {*RUNNERS, *self.fixed, *self.machine}
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {**self.usual, **settings}

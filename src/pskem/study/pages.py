@@ -75,12 +75,10 @@ def write_report(store: Store, folder: Any) -> Written:
         for text in _warned(summaries):
             page.text(text)
     page.heading("How it was made")
-    made_with = sorted(
-        {
-            ", ".join(f"{name} {version}" for name, version in record.versions.items())
-            for record in store.records()
-        }
-    )
+    made_with = [
+        ", ".join(f"{name} {version}" for name, version in versions.items())
+        for versions in store.made_with()
+    ]
     for text in made_with:
         page.text(text)
     failed = _failed(store)
@@ -177,11 +175,11 @@ def _warned(summaries: Sequence[PointSummary]) -> list[str]:
 
 
 def _rendered(figure: Any, suffix: str) -> bytes:
+    import matplotlib.pyplot as plt
+
     buffer = io.BytesIO()
     # Without a date and with fixed names, the same runs give the same file.
     metadata = {"Date": None} if suffix == "svg" else {}
-    import matplotlib.pyplot as plt
-
     with plt.rc_context({"svg.hashsalt": "pskem"}):
         figure.savefig(buffer, format=suffix, dpi=130, metadata=metadata)
     return buffer.getvalue()

@@ -47,11 +47,11 @@ def make_parts(
     for i, (train, test) in enumerate(pairs):
         rng = np.random.default_rng([seed, 1, i])
         watched: Rows = np.empty(0, dtype=np.intp)
-        if "train" in split or "rows" in validation:
+        if "train" in split:
             order = rng.permutation(train)
-            size = int(split.get("train", len(train) - validation.get("rows", 0)))
+            size = int(split["train"])
             wanted = size + int(validation.get("rows", 0))
-            if not 0 < size <= wanted <= len(train):
+            if wanted > len(train):
                 raise StudyError(
                     f"{size:,} rows to train on and {validation.get('rows', 0):,} to validate on"
                     f" were asked for, but there are {len(train):,}."
@@ -70,8 +70,8 @@ def make_parts(
 def _pair(
     y: NDArray[Any], n_train: int | None, split: Mapping[str, Any], seed: int
 ) -> tuple[Rows, Rows]:
-    """The publisher's division or, where there is none or another is wanted, a random one."""
-    if n_train is not None and "test" not in split:
+    """The publisher's division or, where there is none, a random one."""
+    if n_train is not None:
         return np.arange(n_train), np.arange(n_train, len(y))
     train, test = hold_out(y, float(split.get("test", 0.25)), seed)
     return np.sort(train), np.sort(test)

@@ -289,6 +289,11 @@ class Store:
             if wanted is None or point in wanted
         ]
 
+    def made_with(self) -> list[dict[str, str]]:
+        """The versions that the runs were made with, each once."""
+        rows = self._connection.execute("SELECT DISTINCT versions FROM runs ORDER BY versions")
+        return [json.loads(text) for (text,) in rows]
+
     def seconds(self) -> dict[str, float]:
         """How long a run of each point took, on average."""
         rows = self._connection.execute("SELECT point, avg(seconds) FROM runs GROUP BY point")

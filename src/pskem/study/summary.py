@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pskem.study.definition import Entry, Study
-from pskem.study.methods import OURS
+from pskem.study.methods import METHODS
 from pskem.study.store import Record, Store
 
 __all__ = ["PointSummary", "Spread", "describe", "operations", "summarise"]
@@ -57,7 +57,7 @@ class PointSummary(NamedTuple):
 
     @property
     def has_passes(self) -> bool:
-        return self.entry.point.method == OURS
+        return METHODS[self.entry.point.method].has_passes
 
     def value(self, name: str) -> Any:
         """A setting of the point, its method, or None."""

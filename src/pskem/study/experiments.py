@@ -1,0 +1,215 @@
+"""An experiment of a study: its tables, checked key by key, and the points of its grid."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pskem.preprocessing import paper_features
+from pskem.study.checking import (
+    SHARE,
+    TABLE,
+    TRUTH,
+    WORD,
+    WORDS,
+    Rule,
+    as_list,
+    check_known,
+    check_table,
+    choice,
+    number,
+    whole,
+)
+from pskem.study.configuration import Point, StudyError
+from pskem.study.definition import Experiment
+from pskem.study.materials import SCALES, file_digest, has_test_set, is_known
+from pskem.study.methods import METHODS, OURS, RESERVED
+from pskem.study.splits import ORDERS
+from pskem.tables import IMAGES
+
+__all__ = ["SHARED", "check_settings", "make_experiment"]
+
+#: Tables that an experiment takes from its study and may change; settings are the classifier's.
+SHARED = {
+    "data": TABLE,
+    "features": TABLE,
+    "split": TABLE,
+    "validation": TABLE,
+    "settings": TABLE,
+}
+EXPERIMENT = {
+    "name": WORD,
+    "method": Rule(
+        'the name of a method, { name = "...", ... } or a list of these',
+        lambda value: (
+            value != [] and all(isinstance(part, str | Mapping) for part in as_list(value))
+        ),
+    ),
+    "runs": whole(1),
+    "grid": TABLE,
+    "paper": TABLE,
+    **SHARED,
+}
+PAPER = {"accuracy": number(), "spread": number(), "seconds_per_pass": number()}
+DATA = {"source": WORD, "target": WORD, "drop": WORDS, "categorical": WORDS}
+TABLE_FEATURES = {"scale": choice(*SCALES), "pca": whole(1)}
+IMAGE_FEATURES = {
+    "n_components": whole(1),
+    "deskew": TRUTH,
+    "half_size": TRUTH,
+    "scale": choice("global", "image"),
+    "standardize": choice("global", "pixel", "image"),
+}
+SPLIT = {
+    "folds": whole(2),
+    "order": choice(*ORDERS),
+    "test": SHARE,
+    "train": whole(1),
+    "fixed": TRUTH,
+}
+VALIDATION = {"rows": whole(1), "fraction": SHARE, "folds": whole(2)}
+
+
+def make_experiment(
+    where: str, table: Mapping[str, Any], entry: Mapping[str, Any], folder: Path, i: int
+) -> Experiment:
+    """An experiment from its table and those above it."""
+    name = entry.get("name", f"experiment {i}")
+    where = f"{where}, experiment {name!r},"
+    check_table(where, entry, EXPERIMENT)
+    check_table(f"{where} paper", entry.get("paper", {}), PAPER)
+    tables = {key: {**table.get(key, {}), **entry.get(key, {})} for key in SHARED}
+    if "source" in entry.get("data", {}):
+        tables["data"] = dict(entry["data"])  # what stands above is about other data
+    data, path = _data(where, tables["data"], folder)
+    features = _features(where, data["source"], tables["features"])
+    split, validation = _rows(where, data["source"], tables["split"], tables["validation"])
+    grid = {"method": as_list(entry.get("method", OURS))} | {
+        key: as_list(values) for key, values in entry.get("grid", {}).items()
+    }
+    if "method" in entry.get("grid", {}):
+        raise StudyError(f"{where} grid has methods; they stand in method = [...].")
+    empty = [key for key, values in grid.items() if not values]
+    if empty:
+        raise StudyError(f"{where} grid has no values for {empty[0]!r}.")
+    points: list[Point] = []
+    labels: list[Mapping[str, Any]] = []
+    for values in product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        method, own = _method(where, chosen.pop("method"))
+        # Settings and validation above the experiments are for the shared kernels.
+        ours = METHODS[method].has_passes
+        above = table.get("settings", {}) if ours else {}
+        settings = {**above, **entry.get("settings", {}), **own, **chosen}
+        check_settings(f"{where} settings", method, settings)
+        chooses = validation if ours else {}
+        complete = METHODS[method].complete(settings)
+        points.append(Point(data, features, split, chooses, method, complete))
+        label = {"method": _spoken(method, own), **chosen}
+        labels.append({key: v for key, v in label.items() if len(grid[key]) > 1})
+    runs = entry.get("runs", table.get("runs", 1))
+    return Experiment(name, points, labels, runs, entry.get("paper", {}), path)
+
+
+def _data(where: str, data: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], str | None]:
+    """The table of the data as it enters the key, and the path of the file, if it is one."""
+    check_table(f"{where} data", data, DATA)
+    source = data.get("source")
+    if source is None:
+        raise StudyError(f'{where} does not say where its data are: data.source = "...".')
+    listed = {key: as_list(data[key]) for key in ("drop", "categorical") if key in data}
+    if is_known(source):
+        accepted = {"source"} if source in IMAGES else {"source", *listed}
+        check_known(f"{where} data of {source}", data, accepted)
+        return {**data, **listed}, None
+    path = folder / source
+    try:
+        content = file_digest(path)
+    except (OSError, ValueError):
+        raise StudyError(
+            f"{where} needs the file {path}, which cannot be read, and no data set is called"
+            f" {source!r}. Files are sought from the folder of the study."
+        ) from None
+    if "target" not in data:
+        raise StudyError(f"{where} does not name the column of the classes: data.target.")
+    return {**data, **listed, "source": path.name, "digest": content}, str(path.resolve())
+
+
+def _features(where: str, source: str, features: Mapping[str, Any]) -> dict[str, Any]:
+    if source not in IMAGES:
+        check_table(f"{where} features", features, TABLE_FEATURES)
+        return dict(features)
+    precision = {"dtype": choice("float64", "float32")} if has_test_set(source) else {}
+    check_table(f"{where} features", features, {**IMAGE_FEATURES, **precision})
+    return _complete(source, features)
+
+
+def _complete(source: str, features: Mapping[str, Any]) -> dict[str, Any]:
+    """Features of an image set in full: a run is known by what it does, whatever the defaults."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(paper_features).parameters.items()
+    }
+    usual = {**defaults, **IMAGES[source]}
+    if has_test_set(source):
+        usual["dtype"] = "float64"
+    plain = {key: list(v) if isinstance(v, tuple) else v for key, v in usual.items()}
+    return {**plain, **features}
+
+
+def _rows(
+    where: str, source: str, split: Mapping[str, Any], validation: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tables of the split and the validation, which must agree with each other."""
+    check_table(f"{where} split", split, SPLIT)
+    check_table(f"{where} validation", validation, VALIDATION)
+    if len(validation) > 1:
+        raise StudyError(f"{where} validates in several ways: use rows, fraction or folds.")
+    if "folds" in split and "test" in split:
+        raise StudyError(f"{where} split has folds and test; use one of them.")
+    if "order" in split and "folds" not in split:
+        raise StudyError(f"{where} split has an order, but no folds.")
+    if "rows" in validation and "train" not in split:
+        raise StudyError(
+            f"{where} validation has rows, which split.train must leave over; give train, or use"
+            " fraction."
+        )
+    if has_test_set(source) and ("folds" in split or "test" in split):
+        raise StudyError(
+            f"{where} splits {source} anew, but its features are fitted to the publisher's training"
+            " images. Leave folds and test out; train takes some of these images."
+        )
+    return dict(split), dict(validation)
+
+
+def check_settings(where: str, method: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that the method does not take, before anything is run with them."""
+    accepted = METHODS[method].parameters()
+    own = [name for name in settings if name in RESERVED - accepted]
+    if own:
+        raise StudyError(
+            f"{where} has {own[0]!r}, which a study does not take: seeds, threads and the choice of"
+            " the pass are its own."
+        )
+    check_known(where, settings, accepted)
+    try:
+        METHODS[method].check(settings)
+    except (TypeError, ValueError) as error:
+        raise StudyError(f"{where} cannot be had: {' '.join(str(error).split())}") from None
+
+
+def _method(where: str, entry: Any) -> tuple[str, dict[str, Any]]:
+    """The name of a method, and the settings that stand with it."""
+    own = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+    if "name" not in own:
+        raise StudyError(f"{where} has a method without a name.")
+    name = own.pop("name")
+    check_table(where, {"method": name}, {"method": choice(*METHODS)})
+    return str(name), own
+
+
+def _spoken(method: str, settings: Mapping[str, Any]) -> str:
+    return ", ".join([method, *(f"{key}={value}" for key, value in settings.items())])
