@@ -52,7 +52,14 @@ def _answer(N: int) -> dict[str, Any]:
         rows[:, ::3] += y[low : low + 10_000, None]
     before = _peak()
     SharedKernelClassifier(
-        n_components=K, n_blocks=N_BLOCKS, max_iter=PASSES, tol=0.0, random_state=0
+        n_components=K,
+        n_blocks=N_BLOCKS,
+        max_iter=PASSES,
+        tol=0.0,
+        init="k-means++",
+        shrinkage=0.0,
+        discriminative_iter=0,
+        random_state=0,
     ).fit(X, y)
     return {
         "N": N,

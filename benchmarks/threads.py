@@ -46,6 +46,9 @@ def _fit_seconds(X: FloatArray, y: Any, n_jobs: int) -> tuple[float, Any]:
         n_blocks=N_BLOCKS,
         max_iter=PASSES,
         tol=0.0,
+        init="k-means++",
+        shrinkage=0.0,
+        discriminative_iter=0,
         n_jobs=n_jobs,
         random_state=0,
     )

@@ -35,8 +35,8 @@ def take(results: Path) -> None:
         shutil.copyfile(results / name, TAKEN / name)
 
 
-def load() -> list[Point]:
-    return list(json.loads((TAKEN / "summary.json").read_text(encoding="utf-8"))["points"])
+def load(folder: Path = TAKEN) -> list[Point]:
+    return list(json.loads((folder / "summary.json").read_text(encoding="utf-8"))["points"])
 
 
 def spread(point: Point, name: str) -> str:

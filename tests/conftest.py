@@ -15,6 +15,7 @@ from pskem.cli.app import run
 from pskem.datasets import CATALOGUE
 from pskem.workflow import Task, train
 from published import publish
+from reference import plain
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def labelled(rng):
 @pytest.fixture
 def fitted(labelled):
     X, y = labelled
-    return SharedKernelClassifier(n_components=5, n_blocks=2, random_state=0).fit(X, y)
+    return plain(n_components=5, n_blocks=2, random_state=0).fit(X, y)
 
 
 @pytest.fixture
@@ -95,9 +96,7 @@ def table(tmp_path, rng):
 @pytest.fixture
 def trained(table):
     task = Task.read(str(table), "species")
-    return train(
-        task, SharedKernelClassifier(n_components=None, reg_covar=None, random_state=0), 0.2
-    )
+    return train(task, SharedKernelClassifier(reg_covar=None, random_state=0), 0.2)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pskem import Block, SharedKernelClassifier
-from reference import reference_log_densities, reference_log_likelihood
+from reference import plain, reference_log_densities, reference_log_likelihood
 
 
 def test_fitted_attributes(fitted, labelled):
@@ -120,8 +120,8 @@ def test_data_frames_in(labelled, frame):
     model = SharedKernelClassifier(partition=[["b", "d"], ["a"]], **settings).fit(table, y)
     np.testing.assert_array_equal(model.feature_names_in_, names)
     assert [block.features.tolist() for block in model.blocks_] == [[1, 3], [0]]
-    plain = SharedKernelClassifier(partition=[[1, 3], [0]], **settings).fit(X, y)
-    np.testing.assert_array_equal(model.predict_proba(table), plain.predict_proba(X))
+    by_number = SharedKernelClassifier(partition=[[1, 3], [0]], **settings).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(table), by_number.predict_proba(X))
 
 
 def test_features_left_out_are_not_used(labelled, rng):
@@ -141,7 +141,7 @@ def test_expansion_knows_which_weights_were_free(labelled):
     X, y = labelled
     open_ = np.array([[1, 0], [1, 1], [0, 1]])
     weights = [open_ / open_.sum(axis=1, keepdims=True), np.full((3, 2), 0.5)]
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=2, n_blocks=2, weights_init=weights, tol=0, max_iter=1, random_state=0
     ).fit(X, y)
     np.testing.assert_array_equal(model.expand().allowed, np.repeat(open_, 2, axis=1))
@@ -157,18 +157,18 @@ def test_priors(labelled):
     X, y = labelled
     X, y = np.vstack([X, X[y == 1]]), np.append(y, y[y == 1])
     settings = {"n_components": 4, "random_state": 0}
-    frequencies = SharedKernelClassifier(**settings).fit(X, y)
-    uniform = SharedKernelClassifier(priors="uniform", **settings).fit(X, y)
-    given = SharedKernelClassifier(priors=[0.7, 0.2, 0.1], **settings).fit(X, y)
+    frequencies = plain(**settings).fit(X, y)
+    uniform = plain(priors="uniform", **settings).fit(X, y)
+    given = plain(priors=[0.7, 0.2, 0.1], **settings).fit(X, y)
     np.testing.assert_allclose(frequencies.class_prior_, np.bincount(y) / len(y))
     np.testing.assert_allclose(uniform.class_prior_, 1 / 3)
     np.testing.assert_allclose(given.class_prior_, [0.7, 0.2, 0.1])
     np.testing.assert_array_equal(
         frequencies.class_log_likelihood(X), given.class_log_likelihood(X)
     )
-    nearly = SharedKernelClassifier(priors=[0.3, 0.3, 0.4 + 9e-7], **settings).fit(X, y)
+    nearly = plain(priors=[0.3, 0.3, 0.4 + 9e-7], **settings).fit(X, y)
     assert nearly.class_prior_.sum() == pytest.approx(1.0, abs=1e-15)
-    excluded = SharedKernelClassifier(priors=[0.0, 0.5, 0.5], **settings).fit(X, y)
+    excluded = plain(priors=[0.0, 0.5, 0.5], **settings).fit(X, y)
     assert (excluded.predict_proba(X)[:, 0] == 0.0).all()
 
 
@@ -186,7 +186,7 @@ def test_shared_proportion_by_hand(fitted):
 
 def test_samples_come_from_the_model(labelled):
     X, y = labelled
-    model = SharedKernelClassifier(n_components=3, n_blocks=2, random_state=0).fit(X, y)
+    model = plain(n_components=3, n_blocks=2, random_state=0).fit(X, y)
     drawn, labels = model.sample(60_000, random_state=0)
     share = np.bincount(labels) / len(labels)
     np.testing.assert_allclose(share, model.class_prior_, atol=5 * 0.5 / np.sqrt(60_000))
@@ -217,9 +217,9 @@ def test_samples_come_from_the_model(labelled):
 )
 def test_information_criteria(labelled, covariance_type, n_covariance):
     X, y = labelled
-    model = SharedKernelClassifier(
-        n_components=5, n_blocks=2, covariance_type=covariance_type, random_state=0
-    ).fit(X, y)
+    model = plain(n_components=5, n_blocks=2, covariance_type=covariance_type, random_state=0).fit(
+        X, y
+    )
     n = 2 * 3 * (5 - 1) + 5 * 3 + 5 * 2 + n_covariance
     log_likelihood = model.class_log_likelihood(X)[np.arange(len(X)), y].sum()
     assert model.aic(X, y) == pytest.approx(2 * n - 2 * log_likelihood)
@@ -229,7 +229,7 @@ def test_information_criteria(labelled, covariance_type, n_covariance):
 def test_weights_fixed_at_zero_are_no_parameters(labelled):
     X, y = labelled
     weights = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.2, 0.4, 0.4]])
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=3, n_blocks=1, weights_init=weights, tol=0, max_iter=3, random_state=0
     ).fit(X, y)
     free = (1 - 1) + (2 - 1) + (3 - 1) + 3 * 5 + 3 * 15
@@ -242,7 +242,7 @@ def test_weights_that_vanish_stay_parameters(rng, dtype):
     """Whether a weight underflows is a matter of precision; the criteria must not depend on it."""
     y = np.repeat([0, 1], 50)
     X = (rng.standard_normal((100, 2)) + 60.0 * y[:, None]).astype(dtype)
-    model = SharedKernelClassifier(n_components=2, random_state=0).fit(X, y)
+    model = plain(n_components=2, random_state=0).fit(X, y)
     (block,) = model.blocks_
     assert (block.weights == 0.0).any(), "the kernels of the other class are out of reach"
     free = 2 * (2 - 1) + 2 * 2 + 2 * 3
@@ -257,7 +257,7 @@ def test_weights_that_vanish_stay_parameters(rng, dtype):
 @pytest.mark.filterwarnings("ignore:Kernels collapsed")
 def test_expansion_has_a_limit(labelled):
     X, y = labelled
-    model = SharedKernelClassifier(n_components=11, n_blocks=4, max_iter=1, tol=0, random_state=0)
+    model = plain(n_components=11, n_blocks=4, max_iter=1, tol=0, random_state=0)
     model.fit(X, y)
     with pytest.raises(ValueError, match=r"11 x 11 x 11 x 11 = 1.46e\+04 components; at most"):
         model.expand()

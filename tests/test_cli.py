@@ -149,7 +149,7 @@ def test_fit_reads_every_kind_of_table(iris_folder, kind, capsys):
 
 def test_fit_named_sets_know_their_classes_and_features(iris_folder, tiny, capsys):
     assert run(["fit", "digits", "-k", "20", "--max-iter", "5", "--tol", "0", "-q"]) == 0
-    assert re.search(r"features\s+24 in 2 block", capsys.readouterr().out)
+    assert re.search(r"features\s+24 in 1 block", capsys.readouterr().out)
     assert list(pskem.load("digits.pskem").named_steps) == ["normalize", "pca", "classifier"]
 
 
@@ -166,7 +166,8 @@ def test_progress_is_shown_on_a_terminal_only(iris_folder):
     os.close(slave)
     drawn = os.read(master, 100_000).decode()
     os.close(master)
-    assert re.search(r"pass 3/100.*log likelihood/sample.*validation", drawn)
+    assert re.search(r"pass 3/100.*log likelihood/sample", drawn)
+    assert re.search(r"discriminative pass 5/5.*log posterior/sample", drawn)
     assert "\x1b" not in shown.stdout
 
 
@@ -184,11 +185,12 @@ def test_tune_prints_the_table_and_saves_the_best(iris_folder, capsys):
     best = result["trials"][0]
     classifier = pskem.load("best.pskem")[-1]
     assert classifier.covariance_type == best["covariance_type"]
+    assert classifier.shrinkage == best["shrinkage"]
     assert classifier.n_components == [best["n_components"]] * best["n_blocks"] + [2]
     assert result["best"]["n_train"] == 100
     assert run([*command[:-1], "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    headings = "kernels blocks covariance accuracy +/- log loss seconds"
+    headings = "kernels blocks covariance shrinkage accuracy +/- log loss seconds"
     assert lines[1].split() == headings.split()
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, in full, for every covariance type."""
+"""scikit-learn's own checks, in full, for every covariance type and partitions from the data."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -15,6 +15,7 @@ from reference import COVARIANCE_TYPES
         for estimator in (SharedKernelClassifier, SharedKernelDensity)
         for covariance_type in COVARIANCE_TYPES
     ]
+    + [SharedKernelClassifier(partition=partition) for partition in ("dependence", "ica")]
 )
 def test_estimator_contract(estimator, check):
     check(estimator)

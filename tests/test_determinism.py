@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from pskem import SharedKernelClassifier, SharedKernelDensity, em, parallel
+from pskem import SharedKernelDensity, em, parallel
 from pskem.parallel import n_threads, workers
-from reference import COVARIANCE_TYPES
+from reference import COVARIANCE_TYPES, plain
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,9 @@ def test_same_bits_for_every_number_of_threads(large, covariance_type, dtype, in
         "tol": 0,
         "random_state": 0,
     }
-    one = SharedKernelClassifier(**settings, n_jobs=1).fit(X, y)
+    one = plain(**settings, n_jobs=1).fit(X, y)
     for n_jobs in (2, 3, None):
-        other = SharedKernelClassifier(**settings, n_jobs=n_jobs).fit(X, y)
+        other = plain(**settings, n_jobs=n_jobs).fit(X, y)
         assert_same_bits(one, other)
         np.testing.assert_array_equal(one.predict_log_proba(X), other.predict_log_proba(X))
 
@@ -68,8 +68,8 @@ def test_row_order_changes_nothing_but_rounding(labelled, rng, init, early_stopp
         "early_stopping": early_stopping,
         "random_state": 0,
     }
-    one = SharedKernelClassifier(**settings).fit(X, y)
-    two = SharedKernelClassifier(**settings).fit(X[order], y[order])
+    one = plain(**settings).fit(X, y)
+    two = plain(**settings).fit(X[order], y[order])
     np.testing.assert_allclose(one.log_likelihoods_, two.log_likelihoods_, rtol=1e-9)
     np.testing.assert_allclose(one.blocks_[0].means, two.blocks_[0].means, rtol=1e-6)
     assert one.best_iter_ == two.best_iter_
@@ -80,8 +80,8 @@ def test_permuted_blocks_give_the_same_result(labelled):
     partition = [[0, 3], [1], [2, 4]]
     for init in ("k-means++", "random"):
         settings = {"n_components": 4, "init": init, "max_iter": 8, "tol": 0, "random_state": 1}
-        one = SharedKernelClassifier(partition=partition, **settings).fit(X, y)
-        two = SharedKernelClassifier(partition=partition[::-1], **settings).fit(X, y)
+        one = plain(partition=partition, **settings).fit(X, y)
+        two = plain(partition=partition[::-1], **settings).fit(X, y)
         np.testing.assert_allclose(
             one.class_log_likelihood(X), two.class_log_likelihood(X), rtol=1e-12
         )
@@ -92,10 +92,7 @@ def test_permuted_blocks_give_the_same_result(labelled):
 
 def test_random_state_decides(labelled):
     X, y = labelled
-    same = [
-        SharedKernelClassifier(n_components=5, partition="random", n_blocks=2, random_state=4)
-        for _ in range(2)
-    ]
+    same = [plain(n_components=5, partition="random", n_blocks=2, random_state=4) for _ in range(2)]
     assert_same_bits(*(model.fit(X, y) for model in same))
     starts = {
         SharedKernelDensity(n_components=5, random_state=s, tol=0, max_iter=1).fit(X).means_[0, 0]
@@ -243,6 +240,6 @@ def test_a_fit_with_one_block_works_in_several_threads(large, monkeypatch):
         return summarise(*arguments)
 
     monkeypatch.setattr(em, "summarise", recorded)
-    model = SharedKernelClassifier(n_components=3, tol=0, max_iter=1, n_jobs=2, random_state=0)
+    model = plain(n_components=3, tol=0, max_iter=1, n_jobs=2, random_state=0)
     model.fit(X, y)
     assert names == {"pskem_0", "pskem_1"}

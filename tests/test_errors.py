@@ -28,7 +28,7 @@ def start(weights=None, means=None, covariances=None, **others):
     [
         ({"n_components": 0}, "n_components=0 must be an integer of at least 1"),
         ({"n_components": 2.5}, "n_components=2.5 must be an integer"),
-        ({"n_components": "ten"}, "n_components='ten' must be an integer"),
+        ({"n_components": "ten"}, "n_components='ten' must be an integer of at least 1 or 'auto'"),
         ({"n_components": None}, "n_components=None must be an integer"),
         ({"n_components": True, "n_blocks": 2}, "n_components=True must be an integer"),
         ({"n_components": [2, 3], "n_blocks": 3}, "2 entries for 3 block"),
@@ -37,7 +37,7 @@ def start(weights=None, means=None, covariances=None, **others):
         ({"partition": [[0, 1], [1]]}, "more than once"),
         ({"partition": [[0, 4]]}, "holds 4, but X has 4"),
         ({"covariance_type": "round"}, "covariance_type='round' is not known. Accepted: 'full'"),
-        ({"init": "best"}, "init='best' is not known. Accepted: 'k-means"),
+        ({"init": "best"}, "init='best' is not known. Accepted: 'class-kmeans', 'k-m"),
         ({"init_range": (1, 1)}, r"init_range=\(1, 1\) must be a pair"),
         ({"init_range": None}, "init_range=None must be a pair"),
         ({"init_range": 3}, "init_range=3 must be a pair"),
@@ -56,7 +56,7 @@ def start(weights=None, means=None, covariances=None, **others):
         ({"verbose": None}, "verbose=None must be an integer"),
         ({"random_state": "abc"}, "random_state='abc' is not accepted"),
         ({"random_state": -1}, "random_state=-1 is not accepted: give None, an integer"),
-        ({"early_stopping": "False"}, "early_stopping='False' must be True or False"),
+        ({"early_stopping": "False"}, "early_stopping='False' must be True, False or 'auto'"),
         ({"warm_start": "yes"}, "warm_start='yes' must be True or False"),
         (
             {"priors": "equal"},

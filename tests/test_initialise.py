@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import kstest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
 
 from pskem import SharedKernelClassifier
 from pskem.initialise import METHODS, NARROWEST_START, Start, initialise
 from pskem.samples import arrange, canonical_order, measure, standardise
 from pskem.structures import STRUCTURES
-from reference import COVARIANCE_TYPES
+from reference import COVARIANCE_TYPES, plain, reference_log_densities
 
 
 def started(X, y, K, method, covariance_type="full", start=Start(), seed=0):  # noqa: B008
@@ -18,7 +21,7 @@ def started(X, y, K, method, covariance_type="full", start=Start(), seed=0):  # 
     (samples,) = arrange(X, y, order, [np.arange(X.shape[1])], len(np.unique(y)))
     coordinates = measure(samples.X, structure.common_scale)
     samples = standardise(samples, coordinates)
-    maker = METHODS[method]((3.0, 11.0), 5.0)
+    maker = METHODS[method]((3.0, 11.0), 5.0, 0.9)
     rng = np.random.default_rng(seed)
     kernels = initialise(structure, samples, coordinates, K, maker, start, 1e-6, rng)
     return kernels, samples, coordinates
@@ -110,7 +113,7 @@ def test_noise_of_rounding_is_no_variation(rng):
 def test_random_start_is_the_papers(labelled):
     """Uniform weights, means in the range, isotropic covariances: seen through one pass of EM."""
     X, y = labelled
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=50,
         n_blocks=1,
         init="random",
@@ -160,3 +163,186 @@ def test_explicit_starts_in_every_accepted_shape(labelled, covariance_type):
     ]
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
+
+
+# ------------------------------------------------------------------------------- class by class
+
+
+def made(X, y, K, method, own_mass=0.9, covariance_type="full", seed=0):
+    """Starting kernels and samples, with a given own mass."""
+    structure = STRUCTURES[covariance_type]
+    order = canonical_order(X, y)
+    (samples,) = arrange(X, y, order, [np.arange(X.shape[1])], int(y.max()) + 1)
+    coordinates = measure(samples.X, structure.common_scale)
+    samples = standardise(samples, coordinates)
+    maker = METHODS[method]((0.0, 1.0), 1.0, own_mass)
+    rng = np.random.default_rng(seed)
+    return initialise(structure, samples, coordinates, K, maker, Start(), 1e-6, rng), samples
+
+
+@pytest.mark.parametrize(
+    ("sizes", "K", "expected"),
+    [
+        # Quotients of d'Hondt for the kernels beyond the first: 500/2, 500/3, 500/4, 300/2, ...
+        ((500, 300, 200), 7, (4, 2, 1)),
+        ((500, 300, 200), 3, (1, 1, 1)),
+        ((900, 90, 10), 12, (10, 1, 1)),
+        ((100, 100), 6, (3, 3)),
+    ],
+)
+def test_kernels_are_dealt_out_to_classes_by_their_sizes(rng, sizes, K, expected):
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    X = rng.standard_normal((len(y), 2)) + 20.0 * y[:, None]
+    kernels, samples = made(X, y, K, "class-kmeans", own_mass=1.0)
+    owners = nearest(samples.X.T, kernels.means)
+    # Classes are far apart, so a kernel belongs to the class of the samples nearest to it.
+    counts = tuple(len(np.unique(owners[samples.labels == j])) for j in range(len(sizes)))
+    assert counts == expected
+    np.testing.assert_array_equal((kernels.weights > 0.0).sum(axis=1), expected)
+
+
+@pytest.mark.parametrize("own_mass", [1.0, 0.9, 0.0])
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_classes_start_with_kernels_of_their_own(labelled, own_mass, covariance_type):
+    X, y = labelled
+    kernels, samples = made(X, y, 7, "class-kmeans", own_mass, covariance_type)
+    own, _ = made(X, y, 7, "class-kmeans", 1.0, covariance_type)
+    mine = own.weights > 0.0
+    np.testing.assert_array_equal(mine.sum(axis=0), 1)  # each kernel is of one class
+    np.testing.assert_array_equal(kernels.means, own.means)
+    points, residuals = samples.X.T, []
+    for j in range(3):
+        members = points[samples.labels == j]
+        places = np.flatnonzero(mine[j])
+        owner = places[nearest(members, own.means[places])]
+        share = np.bincount(owner, minlength=7) / len(members)
+        np.testing.assert_allclose(kernels.weights[j], own_mass * share + (1 - own_mass) / 7)
+        # Means are a fixed point of Lloyd's iteration within the class.
+        for k in places:
+            np.testing.assert_allclose(own.means[k], members[owner == k].mean(axis=0), atol=0.05)
+        residuals.append(members - own.means[owner])
+    if own_mass == 1.0:
+        np.testing.assert_array_equal(kernels.weights[~mine], 0.0)
+    residuals = np.concatenate(residuals)
+    within = STRUCTURES[covariance_type].compact(
+        np.array([residuals.T @ residuals / len(points)] * 7)
+    )
+    np.testing.assert_allclose(kernels.covariances, within, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("own_mass", [1.0, 0.5])
+def test_fewer_kernels_than_classes_are_those_that_do_not_look_at_classes(labelled, own_mass):
+    X, y = labelled
+    kernels, _ = made(X, y, 2, "class-kmeans", own_mass)
+    others, _ = made(X, y, 2, "k-means++")
+    for ours, theirs in zip(kernels, others, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert (kernels.weights > 0.0).all()
+
+
+def test_rare_classes_are_seen_in_many_samples(rng):
+    """Of 8000 samples, three of the last class: chance alone would most likely miss some."""
+    y = np.repeat([0, 1, 2], [7000, 997, 3])
+    X = rng.standard_normal((8000, 2)) + 30.0 * y[:, None]
+    for seed in range(3):
+        kernels, samples = made(X, y, 6, "class-kmeans", 1.0, seed=seed)
+        (k,) = np.flatnonzero(kernels.weights[2])
+        rare = samples.X[:, samples.labels == 2]
+        np.testing.assert_allclose(kernels.means[k], rare.mean(axis=1), atol=1e-12)
+
+
+def test_an_own_mass_of_one_trains_classes_apart(labelled):
+    """Zeros stay zero: the model is one mixture for each class, with nothing shared."""
+    X, y = labelled
+    model = SharedKernelClassifier(
+        n_components=6,
+        n_blocks=1,
+        own_mass=1.0,
+        max_iter=10,
+        tol=0,
+        reseed=False,
+        random_state=0,
+        discriminative_iter=3,
+    ).fit(X, y)
+    assert ((model.blocks_[0].weights > 0.0).sum(axis=0) == 1).all()
+
+
+# ------------------------------------------------------------------------------------ k-d trees
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 8, 13])
+def test_cells_of_the_tree_are_balanced_boxes(rng, K):
+    X, y = rng.standard_normal((400, 3)) * [1.0, 2.0, 5.0], np.arange(400) % 2
+    kernels, samples = made(X, y, K, "kdtree")
+    again, _ = made(X, y, K, "kdtree", seed=99)
+    for a, b in zip(kernels, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    # A recursion of its own: always halve the largest cell, at the median of its widest feature.
+    cells = [samples.X.T]
+    while len(cells) < K:
+        largest = max(range(len(cells)), key=lambda i: len(cells[i]))
+        cell = cells.pop(largest)
+        widest = int(np.argmax(cell.max(axis=0) - cell.min(axis=0)))
+        median = np.median(cell[:, widest])
+        cells += [cell[cell[:, widest] <= median], cell[cell[:, widest] > median]]
+    sizes = [len(cell) for cell in cells]
+    assert max(sizes) <= 2 * min(sizes) + 1
+    if K in (1, 2, 8):  # otherwise the choice among cells as large decides which are halved
+        expected = sorted(tuple(np.round(cell.mean(axis=0), 9)) for cell in cells)
+        assert sorted(tuple(row) for row in np.round(kernels.means, 9)) == expected
+    # Classes are equally large, so the weights tell how many samples each cell has.
+    counts = 400 * (kernels.weights.mean(axis=0) - 0.1 / K) / 0.9
+    np.testing.assert_allclose(sorted(counts), sorted(sizes), atol=1.0 + 1e-9)
+    assert counts.sum() == pytest.approx(400)
+
+
+def test_the_tree_has_a_cell_for_every_kernel_even_of_few_samples(rng):
+    X, y = rng.standard_normal((5, 2)), np.zeros(5, dtype=int)
+    kernels, samples = made(X, y, 9, "kdtree")
+    assert {*map(tuple, kernels.means)} == {*map(tuple, samples.X.T)}
+    assert np.isfinite(kernels.covariances).all()
+
+
+# ------------------------------------------------------------------------------ unsupervised EM
+
+
+def mixture_log_likelihood(kernels, samples, weights):
+    densities = reference_log_densities(samples.X.T, kernels.means, kernels.covariances)
+    return logsumexp(densities + np.log(weights), axis=1).sum()
+
+
+def test_unsupervised_em_is_a_mixture_of_all_samples(labelled):
+    X, y = labelled
+    kernels, samples = made(X, y, 6, "em")
+    other, _ = made(X, y, 6, "k-means++")
+    sizes = np.bincount(y) / len(y)
+    ours = mixture_log_likelihood(kernels, samples, sizes @ kernels.weights)
+    theirs = mixture_log_likelihood(other, samples, sizes @ other.weights)
+    assert ours > theirs + 0.1 * len(y)
+    # As good as scikit-learn's from the same start, after as many passes.
+    mixture = GaussianMixture(
+        6,
+        weights_init=np.full(6, 1 / 6),
+        means_init=other.means,
+        precisions_init=np.linalg.inv(other.covariances),
+        max_iter=20,
+        tol=0,
+        reg_covar=0,
+    )
+    with pytest.warns(ConvergenceWarning):
+        mixture.fit(samples.X.T)
+    np.testing.assert_allclose(kernels.means, mixture.means_, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(kernels.covariances, mixture.covariances_, rtol=1e-6, atol=1e-8)
+    # Weights are the shares of the classes, of which a tenth is spread evenly.
+    shares = mixture.predict_proba(samples.X.T)
+    for j in range(3):
+        expected = shares[samples.labels == j].mean(axis=0)
+        np.testing.assert_allclose(kernels.weights[j], 0.9 * expected + 0.1 / 6, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["class-kmeans", "kdtree", "em"])
+def test_given_means_are_taken_by_every_method(labelled, method):
+    X, y = labelled
+    kernels, _, coordinates = started(X, y, 4, method, start=Start(means=X[:4]))
+    means = kernels.means * coordinates.scale + coordinates.shift
+    np.testing.assert_allclose(means, X[:4], rtol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pskem import SharedKernelClassifier, SharedKernelDensity
+from pskem import SharedKernelDensity
 from pskem.em import summarise
 from pskem.kernels import Kernels, kernel_log_densities, prepare
 from pskem.likelihood import mix
@@ -15,6 +15,7 @@ from pskem.structures import STRUCTURES
 from reference import (
     COVARIANCE_TYPES,
     of_type,
+    plain,
     random_covariances,
     reference_log_densities,
     reference_log_likelihood,
@@ -31,9 +32,9 @@ def check_against_reference(model, X, tolerance):
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
 def test_ordinary_data(labelled, covariance_type):
     X, y = labelled
-    model = SharedKernelClassifier(
-        n_components=6, covariance_type=covariance_type, n_blocks=1, random_state=0
-    ).fit(X, y)
+    model = plain(n_components=6, covariance_type=covariance_type, n_blocks=1, random_state=0).fit(
+        X, y
+    )
     check_against_reference(model, X, 1e-11)
 
 
@@ -41,9 +42,9 @@ def test_ordinary_data(labelled, covariance_type):
 def test_features_at_very_different_scales_and_offsets(labelled, covariance_type):
     X, y = labelled
     X = X * [1e6, 1e-6, 1.0, 1e3, 1e-3] + [1e9, 0.0, 400.0, -1e6, 1e-2]
-    model = SharedKernelClassifier(
-        n_components=6, covariance_type=covariance_type, n_blocks=1, random_state=0
-    ).fit(X, y)
+    model = plain(n_components=6, covariance_type=covariance_type, n_blocks=1, random_state=0).fit(
+        X, y
+    )
     check_against_reference(model, X, 1e-9)
 
 
@@ -54,7 +55,7 @@ def test_nearly_collinear_features(rng, covariance_type, correlation, reg_covar)
     y = rng.integers(2, size=800)
     base = rng.standard_normal((800, 1)) + 3.0 * y[:, None]
     X = correlation * base + np.sqrt(1 - correlation**2) * rng.standard_normal((800, 4))
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=3,
         covariance_type=covariance_type,
         n_blocks=1,
@@ -146,8 +147,8 @@ def test_float32_is_close_to_float64(labelled, covariance_type):
     X, y = labelled
     X32 = X.astype(np.float32)
     settings = {"n_components": 6, "covariance_type": covariance_type, "random_state": 0}
-    single = SharedKernelClassifier(**settings, tol=0, max_iter=15).fit(X32, y)
-    double = SharedKernelClassifier(**settings, tol=0, max_iter=15).fit(X32.astype(float), y)
+    single = plain(**settings, tol=0, max_iter=15).fit(X32, y)
+    double = plain(**settings, tol=0, max_iter=15).fit(X32.astype(float), y)
     np.testing.assert_allclose(single.log_likelihoods_, double.log_likelihoods_, rtol=1e-4)
     assert np.mean(single.predict(X32) == double.predict(X32)) > 0.99
 
@@ -197,9 +198,9 @@ def test_float32_at_a_large_offset(labelled):
     """400 standard deviations from zero, where raw float32 moments would be indefinite."""
     X, y = labelled
     X32 = (X / X.std(axis=0) + 400.0).astype(np.float32)
-    single = SharedKernelClassifier(n_components=4, random_state=0, tol=0, max_iter=10)
+    single = plain(n_components=4, random_state=0, tol=0, max_iter=10)
     single.fit(X32, y)
-    double = SharedKernelClassifier(n_components=4, random_state=0, tol=0, max_iter=10)
+    double = plain(n_components=4, random_state=0, tol=0, max_iter=10)
     double.fit(X32.astype(np.float64), y)
     np.testing.assert_allclose(single.log_likelihoods_, double.log_likelihoods_, rtol=1e-3)
 
@@ -257,7 +258,7 @@ def test_mix_is_logsumexp_even_where_classes_underflow(rng):
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
 def test_far_away_samples_get_finite_answers(labelled, covariance_type, dtype):
     X, y = labelled
-    model = SharedKernelClassifier(n_components=3, covariance_type=covariance_type, random_state=0)
+    model = plain(n_components=3, covariance_type=covariance_type, random_state=0)
     model.fit(X, y)
     far = np.array([[1e30] * 5, [-1e30, 1e30, 0, 0, 0], [1e4] * 5], dtype=dtype)
     if dtype is np.float64:
@@ -270,7 +271,7 @@ def test_far_away_samples_get_finite_answers(labelled, covariance_type, dtype):
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
 def test_the_floor_holds_in_units_of_the_data(labelled, covariance_type):
     X, y = labelled
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=8,
         n_blocks=1,
         covariance_type=covariance_type,

@@ -15,14 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.naive_bayes import GaussianNB
 
-from pskem import SharedKernelClassifier, SharedKernelDensity
-from pskem.em import auxiliary, em_passes
+from pskem import SharedKernelDensity
+from pskem.em import Regulariser, auxiliary, em_passes
 from pskem.kernels import Kernels
 from pskem.samples import Samples, cut
 from pskem.structures import STRUCTURES
 from reference import (
     COVARIANCE_TYPES,
     of_type,
+    plain,
     random_covariances,
     reference_log_densities,
     reference_log_likelihood,
@@ -32,7 +33,7 @@ from reference import (
 def one_hot_model(X, y, covariance_type="full", n_blocks=1):
     """One pass with one kernel per class: class moments in closed form."""
     L, m = len(np.unique(y)), X.shape[1] // n_blocks
-    return SharedKernelClassifier(
+    return plain(
         n_components=L,
         n_blocks=n_blocks,
         covariance_type=covariance_type,
@@ -185,7 +186,7 @@ def test_a_pass_maximises_the_auxiliary_function(rng, covariance_type):
     _, _, samples, _, before = tiny(rng, 2, 40)
     before = before._replace(covariances=of_type(before.covariances, covariance_type))
     (best,) = next(
-        em_passes(structure, [samples], [before], 0.0, lambda f, x: list(map(f, x)))
+        em_passes(structure, [samples], [before], [Regulariser(0.0)], lambda f, x: list(map(f, x)))
     ).kernels
     peak = auxiliary(structure, samples, best, before)
     assert peak > auxiliary(structure, samples, before, before)
@@ -206,7 +207,7 @@ def test_a_pass_maximises_the_auxiliary_function(rng, covariance_type):
 @pytest.mark.parametrize("partition", ["sequential", "interleaved", "random"])
 def test_blocks_expand_to_one_mixture(labelled, covariance_type, partition, n_blocks, K):
     X, y = labelled
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=K,
         n_blocks=n_blocks,
         partition=partition,
@@ -236,7 +237,7 @@ def test_planted_parameters_are_recovered(rng):
             for mu, P in zip(means, covariances, strict=True)
         ]
     )
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=K, n_blocks=2, priors="uniform", tol=1e-8, max_iter=200, random_state=0
     ).fit(X, y)
     assert model.converged_.all()
@@ -260,7 +261,7 @@ def test_the_engine_is_the_written_out_algorithm(labelled, rng):
     weights = rng.dirichlet(np.ones(K), size=L)
     means = X[rng.choice(len(X), K, replace=False)]
     covariances = np.array([np.cov(X.T)] * K)
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=K,
         n_blocks=1,
         weights_init=weights,
@@ -291,7 +292,7 @@ def test_the_engine_is_the_written_out_algorithm(labelled, rng):
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
 def test_the_likelihood_never_falls(labelled, covariance_type, init, reg_covar):
     X, y = labelled
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=12,
         n_blocks=2,
         covariance_type=covariance_type,

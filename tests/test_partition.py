@@ -27,11 +27,11 @@ def test_arrangements_are_those_of_the_paper():
     assert any(set(a) != set(b) for a, b in zip(one, two, strict=True))
 
 
-@pytest.mark.parametrize(("M", "R"), [(1, 1), (16, 1), (17, 2), (39, 3), (150, 10)])
-def test_auto_makes_blocks_of_at_most_16(M, R):
+@pytest.mark.parametrize(("M", "R"), [(1, 1), (100, 1), (101, 2), (784, 8), (1000, 10)])
+def test_auto_makes_blocks_of_at_most_100(M, R):
     blocks = partition_features(M)
     assert len(blocks) == R
-    assert max(map(len, blocks)) <= 16
+    assert max(map(len, blocks)) <= 100
 
 
 def test_explicit_blocks_by_index_and_by_name():

@@ -163,7 +163,12 @@ STEPS = [
 
 
 def test_the_steps_are_all_that_a_model_file_may_hold():
-    models = {"SharedKernelClassifier", "SharedKernelDensity"}
+    models = {
+        "PartitionEnsemble",
+        "SharedKernelClassifier",
+        "SharedKernelClassifierCV",
+        "SharedKernelDensity",
+    }
     assert {type(step).__name__ for step in STEPS} | models == set(types._HOME)
 
 

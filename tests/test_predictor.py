@@ -11,7 +11,7 @@ from pskem.persistence import read_header
 from pskem.tables import TableError, write_parts
 from pskem.workflow import Predictor, Task, train
 
-UNSET = {"n_components": None, "reg_covar": None}
+UNSET = {"reg_covar": None}
 
 
 def test_a_saved_model_predicts_the_table_as_the_trained_one(table, trained, tmp_path, monkeypatch):

@@ -14,12 +14,12 @@ from pskem import SharedKernelClassifier
 from pskem.model import count_at_floor
 from pskem.progress import PassBar
 from pskem.training import Progress
-from reference import COVARIANCE_TYPES
+from reference import COVARIANCE_TYPES, plain
 
 
 def test_truth_about_convergence(labelled):
     X, y = labelled
-    model = SharedKernelClassifier(n_components=8, n_blocks=2, max_iter=3, random_state=0)
+    model = plain(n_components=8, n_blocks=2, max_iter=3, random_state=0)
     with pytest.warns(ConvergenceWarning, match="max_iter=3 ended the training before") as seen:
         model.fit(X, y)
     assert seen[0].filename == __file__, "a warning points to the caller"
@@ -32,7 +32,7 @@ def test_truth_about_convergence(labelled):
 def test_empty_kernels_are_reported_and_harmless(labelled):
     X, y = labelled
     means = np.vstack([X[:3], np.full((1, 5), 1e4)])
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=4,
         n_blocks=1,
         means_init=means,
@@ -56,7 +56,7 @@ def test_empty_kernels_change_nothing_for_the_others(labelled, covariance_type):
     X, y = X[:60], y[:60]
     far = np.vstack([X[:2], np.full((5, 5), 1e5)])
     results = [
-        SharedKernelClassifier(
+        plain(
             n_components=K,
             n_blocks=1,
             covariance_type=covariance_type,
@@ -80,14 +80,14 @@ def test_collapsing_kernels_are_reported(rng):
     X = np.vstack([rng.standard_normal((200, 2)), np.full((50, 2), 3.0)])
     y = np.repeat([0, 1], [200, 50])
     with pytest.warns(ConvergenceWarning, match="collapsed.*1e-06 times the variance"):
-        model = SharedKernelClassifier(n_components=4, random_state=0).fit(X, y)
+        model = plain(n_components=4, random_state=0).fit(X, y)
     assert np.isfinite(model.class_log_likelihood(X)).all()
 
 
 def test_reaching_a_floor_that_is_meant_to_be_felt_is_no_trouble(rng):
     X = np.vstack([rng.standard_normal((200, 2)), np.full((50, 2), 3.0)])
     y = np.repeat([0, 1], [200, 50])
-    model = SharedKernelClassifier(n_components=4, reg_covar=0.01, random_state=0).fit(X, y)
+    model = plain(n_components=4, reg_covar=0.01, random_state=0).fit(X, y)
     smallest = np.linalg.eigvalsh(model.blocks_[0].covariances / np.outer(X.std(0), X.std(0)))
     assert np.isclose(smallest.min(), 0.01)
     n = int((np.abs(smallest.min(axis=1) - 0.01) < 1e-9).sum())
@@ -104,7 +104,7 @@ def test_constant_features_are_no_collapse(labelled):
 
 def test_verbose_prints_to_stderr(labelled, capsys):
     X, y = labelled
-    SharedKernelClassifier(n_components=3, max_iter=12, tol=0, verbose=1, random_state=0).fit(X, y)
+    plain(n_components=3, max_iter=12, tol=0, verbose=1, random_state=0).fit(X, y)
     out, err = capsys.readouterr()
     assert out == ""
     lines = err.splitlines()
@@ -114,9 +114,13 @@ def test_verbose_prints_to_stderr(labelled, capsys):
     assert "pass 10/12" in lines[1]
     assert "pass 12/12" in lines[2]
     assert lines[3] == "done after 12 passes"
-    SharedKernelClassifier(n_components=2, verbose=2, random_state=0).fit(X, y)
+    plain(n_components=2, verbose=2, random_state=0).fit(X, y)
     lines = capsys.readouterr().err.splitlines()
     assert f"converged after {len(lines) - 1} passes" == lines[-1]
+    SharedKernelClassifier(verbose=2, random_state=0).fit(X, y)
+    lines = capsys.readouterr().err.splitlines()
+    assert f"converged after {len(lines) - 6} passes; 5 discriminative" == lines[-1]
+    assert "] discriminative pass 5/5  log posterior/sample" in lines[-2]
 
 
 def test_progress_bar_on_a_terminal(monkeypatch):
@@ -147,7 +151,7 @@ class StopAfter:
     """A callback that scores the model after every pass, and asks to stop after so many."""
 
     def __init__(self, passes):
-        self.passes, self.seen, self.torn_down = passes, [], False
+        self.passes, self.seen, self.later, self.torn_down = passes, [], [], False
 
     def setup(self, estimator, context):
         pass
@@ -163,6 +167,8 @@ class StopAfter:
             score = fitted_estimator.score(X, y)
             if context.task_name == "EM pass":
                 self.seen.append(score)
+            elif context.task_name == "discriminative pass":
+                self.later.append(score)
             else:
                 self.final = score
         return len(self.seen) >= self.passes
@@ -181,11 +187,35 @@ def test_callbacks_see_every_pass_and_may_stop(labelled):
     assert stopper.seen[-1] == stopper.final == model.score(X, y)
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "EM pass"]
     assert [row["accuracy"] for row in rows] == stopper.seen
+    names = [row["task_name"] for row in monitor.get_logs().data]
+    assert "discriminative pass" not in names, "a stop ends the fit, not EM alone"
     many = StopAfter(3)
     model.set_params(n_init=5).set_callbacks(many).fit(X, y)
     assert len(many.seen) == 3, "a stop ends the fit, not one start"
     model.set_params(n_init=1, max_iter=6).set_callbacks().fit(X, y)
     assert model.n_iter_ == 6, "no callbacks are left"
+
+
+@needs_callbacks
+def test_the_last_callback_sees_the_fitted_model(rng):
+    """With its block weights and its temperature, also if there were others before."""
+    X, y = rng.standard_normal((1200, 6)), np.arange(1200) % 3
+    X[:, 0] += y
+
+    class Last:
+        def setup(self, estimator, context): ...
+        def teardown(self, estimator, context): ...
+        def on_fit_task_begin(self, estimator, context): ...
+
+        def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+            self.proba = fitted_estimator.predict_proba(X)
+
+    last = Last()
+    for n_blocks in (2, 3):
+        model = SharedKernelClassifier(n_blocks=n_blocks, max_iter=5, tol=0, random_state=0)
+        model.set_callbacks(last).fit(X, y)
+        assert (model.block_weights_ != 1.0).all()
+        np.testing.assert_array_equal(last.proba, model.predict_proba(X))
 
 
 @needs_callbacks
@@ -196,6 +226,7 @@ def test_a_pipeline_hands_on_callbacks_that_ask_for_it(labelled):
     pipeline = make_pipeline(StandardScaler(), SharedKernelClassifier(n_components=3))
     pipeline.set_callbacks(everywhere).fit(X, y)
     assert len(everywhere.seen) == pipeline[-1].n_iter_
+    assert len(everywhere.later) == len(pipeline[-1].log_posteriors_) - 1 == 5
 
 
 @needs_callbacks

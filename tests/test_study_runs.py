@@ -6,7 +6,6 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import StratifiedKFold
 
-from pskem import SharedKernelClassifier
 from pskem.initialise import METHODS as STARTS
 from pskem.initialise import Start, initialise
 from pskem.samples import arrange, measure
@@ -16,6 +15,7 @@ from pskem.study.execution import PartResult, Result, perform
 from pskem.study.materials import file_digest, is_ready, load, prepare
 from pskem.study.methods import METHODS, Sample
 from pskem.study.splits import make_parts
+from reference import plain
 
 Y = np.repeat([0, 1, 2], [30, 50, 40])
 SETTINGS = {"n_components": 5, "n_blocks": 2, "max_iter": 6, "priors": "uniform", "reg_covar": 0.1}
@@ -103,7 +103,7 @@ def test_accuracies_after_each_pass_are_those_of_shorter_trainings():
     trace = method.train(model, samples[0], samples[1:])
     assert [len(scores) for scores in trace.accuracies] == [6, 6]
     for p in (1, 3, 6):
-        alone = SharedKernelClassifier(
+        alone = plain(
             **{**SETTINGS, "n_components": 12, "max_iter": p}, tol=0.0, random_state=3
         ).fit(X[train], y[train])
         assert trace.accuracies[0][p - 1] == alone.score(X[test], y[test])
@@ -220,7 +220,7 @@ def test_both_models_of_the_mda_study_start_from_the_same_kernels(rng):
             samples,
             coordinates,
             5,
-            STARTS["random"]((-2.0, 2.0), 2.0),
+            STARTS["random"]((-2.0, 2.0), 2.0, 1.0),
             Start(None, None, None),
             1e-6,
             np.random.default_rng(3),

@@ -5,6 +5,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from pskem import SharedKernelClassifier, training
+from reference import plain
 
 
 @pytest.fixture
@@ -25,17 +26,17 @@ def test_early_stopping_keeps_the_best_pass(labelled):
     X, y = labelled
     train, val = slice(0, 400), slice(400, 600)
     settings = {"n_components": 10, "random_state": 0, "tol": 0, "max_iter": 25}
-    kept = SharedKernelClassifier(early_stopping=True, n_iter_no_change=None, **settings)
+    kept = plain(early_stopping=True, n_iter_no_change=None, **settings)
     kept.fit(X[train], y[train], X_val=X[val], y_val=y[val])
     scores = kept.validation_scores_
     assert len(scores) == kept.n_iter_ == 25
     assert kept.best_iter_ == np.argmax(scores) + 1
     assert kept.score(X[val], y[val]) == pytest.approx(scores.max())
-    again = SharedKernelClassifier(**{**settings, "max_iter": kept.best_iter_})
+    again = plain(**{**settings, "max_iter": kept.best_iter_})
     again.fit(X[train], y[train])
     np.testing.assert_array_equal(again.blocks_[0].means, kept.blocks_[0].means)
     # Without early stopping the scores are recorded and the last pass is kept.
-    watched = SharedKernelClassifier(**settings)
+    watched = plain(**settings)
     watched.fit(X[train], y[train], X_val=X[val], y_val=y[val])
     np.testing.assert_array_equal(watched.validation_scores_, scores)
     assert watched.best_iter_ == 25
@@ -44,7 +45,7 @@ def test_early_stopping_keeps_the_best_pass(labelled):
 
 def test_early_stopping_keeps_the_first_of_equal_passes(labelled):
     X, y = labelled
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=3,
         early_stopping=True,
         n_iter_no_change=None,
@@ -59,7 +60,7 @@ def test_early_stopping_keeps_the_first_of_equal_passes(labelled):
 
 def test_several_starts_with_early_stopping_keep_the_best_validated(labelled, runs):
     X, y = labelled
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=4, n_init=6, early_stopping=True, max_iter=10, tol=0, random_state=4
     ).fit(X, y)
     best = [outcome.validation_scores.max() for outcome in runs]
@@ -71,18 +72,18 @@ def test_several_starts_with_early_stopping_keep_the_best_validated(labelled, ru
 def test_validation_data_that_are_only_watched_choose_no_start(labelled):
     X, y = labelled
     settings = {"n_components": 4, "n_init": 6, "max_iter": 10, "tol": 0, "random_state": 4}
-    alone = SharedKernelClassifier(**settings).fit(X[:400], y[:400])
+    alone = plain(**settings).fit(X[:400], y[:400])
     # Labels at random would choose a start at random.
     for seed in range(6):
         labels = np.random.default_rng(seed).permutation(y[400:])
-        watched = SharedKernelClassifier(**settings)
+        watched = plain(**settings)
         watched.fit(X[:400], y[:400], X_val=X[400:], y_val=labels)
         np.testing.assert_array_equal(watched.blocks_[0].means, alone.blocks_[0].means)
 
 
 def test_early_stopping_waits_so_many_passes(labelled):
     X, y = labelled
-    model = SharedKernelClassifier(
+    model = plain(
         n_components=6, early_stopping=True, n_iter_no_change=3, tol=0, random_state=0
     ).fit(X, y)
     assert model.n_iter_ == model.best_iter_ + 3
@@ -114,7 +115,7 @@ def test_early_stopping_holds_out_the_whole_fraction_of_many_small_classes(rng):
 def test_several_starts_keep_the_best(labelled, runs):
     X, y = labelled
     settings = {"n_components": 6, "init": "random", "init_range": (-20, 60), "init_scale": 10.0}
-    model = SharedKernelClassifier(n_init=5, random_state=0, max_iter=300, **settings).fit(X, y)
+    model = plain(n_init=5, random_state=0, max_iter=300, **settings).fit(X, y)
     finals = [outcome.log_likelihoods[-1].sum() for outcome in runs]
     assert len(set(finals)) == 5
     assert model.log_likelihoods_[-1].sum() == max(finals)
@@ -123,7 +124,7 @@ def test_several_starts_keep_the_best(labelled, runs):
 def test_no_tolerance_runs_all_passes():
     """Also when the likelihood stands still and rounding makes it fall."""
     X, y = load_iris(return_X_y=True)
-    model = SharedKernelClassifier(n_components=3, tol=0, max_iter=120, random_state=1).fit(X, y)
+    model = plain(n_components=3, tol=0, max_iter=120, random_state=1).fit(X, y)
     assert model.n_iter_ == 120
     assert np.diff(model.log_likelihoods_, axis=0).min() <= 0.0
     assert not model.converged_.any()
@@ -131,7 +132,7 @@ def test_no_tolerance_runs_all_passes():
 
 def test_identical_starts_are_run_once(labelled, runs):
     X, y = labelled
-    model = SharedKernelClassifier(n_components=2, random_state=0, tol=0, max_iter=2).fit(X, y)
+    model = plain(n_components=2, random_state=0, tol=0, max_iter=2).fit(X, y)
     runs.clear()
     model.set_params(n_init=5, warm_start=True).fit(X, y)
     assert len(runs) == 1
@@ -139,7 +140,7 @@ def test_identical_starts_are_run_once(labelled, runs):
 
 def test_a_watcher_sees_the_blocks_of_every_pass_and_may_stop(labelled):
     X, y = labelled
-    model = SharedKernelClassifier(n_components=4, n_blocks=2, max_iter=6, tol=0, random_state=0)
+    model = plain(n_components=4, n_blocks=2, max_iter=6, tol=0, random_state=0)
     seen = []
     model.fit(X, y, watch=seen.append)
     assert len(seen) == model.n_iter_ == 6
@@ -149,3 +150,16 @@ def test_a_watcher_sees_the_blocks_of_every_pass_and_may_stop(labelled):
     assert (seen[0][0].means != seen[1][0].means).any()
     model.fit(X, y, watch=lambda blocks: np.allclose(blocks[0].means, seen[2][0].means))
     assert model.n_iter_ == 3
+
+
+@pytest.mark.parametrize("n_init", [1, 3])
+def test_a_watcher_that_ends_em_ends_the_training(labelled, n_init):
+    X, y = labelled
+    seen = []
+    model = SharedKernelClassifier(n_init=n_init, max_iter=6, tol=0, random_state=0)
+    model.fit(X, y, watch=lambda blocks: seen.append(blocks) or len(seen) == 6 * n_init - 4)
+    assert len(seen) == 6 * n_init - 4
+    assert len(model.log_posteriors_) == 0
+    seen.clear()
+    model.fit(X, y, watch=seen.append)
+    assert len(seen) == 6 * n_init + 5, "discriminative passes follow"

@@ -10,30 +10,38 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pskem import SharedKernelClassifier
+from pskem.automatic import suggest_shrinkage
+from pskem.selection import Trial, make_candidates
+from pskem.structures import STRUCTURES
 from pskem.tables import TableError
-from pskem.workflow import Task, candidates, tune, tuning
-
-UNSET = {"n_components": None, "reg_covar": None}
+from pskem.workflow import Task, tune, tuning
+from reference import COVARIANCE_TYPES
 
 
 def test_candidates_suit_the_data_and_the_likely_ones_come_first():
-    grid = candidates(1000, 20, 10)  # 20 kernels would be suggested
-    kernels = [candidate.n_components for candidate in grid]
-    assert kernels[: len(grid) // 4] == [16] * (len(grid) // 4)
-    assert set(kernels[len(grid) // 4 : 3 * len(grid) // 4]) == {8, 32}
-    costs = [candidate.cost(1000, 20) for candidate in grid if candidate.n_components == 16]
-    assert costs == sorted(costs)
+    grid = make_candidates(np.full(10, 100), 20)
+    assert grid[0] == (10, 1, "full", suggest_shrinkage(20)), "what fit would choose"
+
+    def away(candidate):
+        """How many settings are others, and by how many factors of two K is."""
+        K, R, kind, shrinkage = candidate
+        usual = suggest_shrinkage(20 // R)
+        return np.log2(K / 10) + (R != 1) + (kind != "full") + (shrinkage != usual)
+
+    ranks = [(away(candidate), candidate.cost(1000, 20)) for candidate in grid]
+    assert ranks == sorted(ranks)
     assert len(set(grid)) == len(grid)
-    assert {candidate.covariance_type for candidate in grid} == {
-        "full",
-        "tied",
-        "diag",
-        "spherical",
+    assert {candidate.covariance_type for candidate in grid} == set(COVARIANCE_TYPES)
+    assert {candidate.n_blocks for candidate in grid} == {1, 2}
+    assert {candidate.n_components for candidate in grid} == {10, 20, 40, 80}
+    assert len({candidate.shrinkage for candidate in grid if candidate.n_blocks == 1}) == 3
+    assert {candidate.n_blocks for candidate in make_candidates(np.array([50, 50]), 2)} == {1}
+    assert {candidate.n_blocks for candidate in make_candidates(np.array([50, 50]), 150)} == {
+        2,
+        5,
+        10,
     }
-    assert {candidate.n_blocks for candidate in grid} == {1, 2, 3}
-    assert {candidate.n_components for candidate in grid} == {8, 16, 32, 64}
-    assert {candidate.n_blocks for candidate in candidates(100, 2, 2)} == {1}
-    assert candidates(20, 3, 15)
+    assert make_candidates(np.array([2] * 5 + [1] * 10), 3)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -50,16 +58,15 @@ def test_trials_are_those_of_scikit_learns_cross_validation(tmp_path):
         observe=lambda trial, done, left: seen.append((trial, done, left)),
     )
     trials = found.trials
-    grid = candidates(133, 13, 3)
+    folds = StratifiedKFold(4, shuffle=True, random_state=0)
+    train, _ = next(folds.split(X, y))
+    grid = make_candidates(np.bincount(y[train]), 13, covariance_type=list(STRUCTURES))
     assert len(trials) == len(grid) == found.n_candidates
     assert (found.n_rows, found.n_folds) == (178, 4)
     assert [left for _, _, left in seen] == list(range(len(grid)))[::-1]
     assert trials[0].merit == max(trial.merit for trial in trials)
-    folds = StratifiedKFold(4, shuffle=True, random_state=0)
     for trial in trials[:2]:
-        model = SharedKernelClassifier(
-            **trial.candidate._asdict(), reg_covar=0.1, random_state=0, max_iter=20
-        )
+        model = SharedKernelClassifier(**trial.candidate._asdict(), random_state=0, max_iter=20)
         pipeline = make_pipeline(SimpleImputer(strategy="median"), StandardScaler(), model)
         np.testing.assert_array_equal(
             cross_val_score(pipeline, task.X, task.y, cv=folds), trial.accuracies
@@ -81,12 +88,12 @@ def test_candidates_that_would_take_too_long_are_left_out(table, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
 
-    def trial(classifier, candidate, task, folds):
-        seconds = candidate.cost(*folds[0].X.shape) / 1e4
+    def attempt(candidate):
+        seconds = candidate.cost(265, 2) / 1e4
         clock[0] += seconds
-        return tuning.Trial(candidate, np.zeros(3), np.zeros(3), seconds)
+        return Trial(candidate, np.zeros(3), np.zeros(3), np.nan, seconds)
 
-    monkeypatch.setattr(tuning, "_try", trial)
+    monkeypatch.setattr(tuning, "by_folds", lambda make: attempt)
     whole = tune(task, SharedKernelClassifier(random_state=0), n_folds=3, budget=1e9)
     total = sum(trial.seconds for trial in whole.trials)
     for budget in (0.3 * total, 0.6 * total):

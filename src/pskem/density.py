@@ -39,7 +39,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
     n_components : int, default=20
         K, the number of kernels.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-    init : {"k-means++", "kmeans", "random"}, default="k-means++"
+    init : {"k-means++", "kmeans", "class-kmeans", "kdtree", "em", "random"}, default="k-means++"
     init_range : pair of float, default=(-2.0, 2.0)
     init_scale : float, default=2.0
     weights_init : array of shape (n_components,), default=None
@@ -47,6 +47,10 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
     covariances_init : array of shape (n_components, n_features, n_features), default=None
     n_init : int, default=1
     reg_covar : float, default=1e-6
+    shrinkage : float or "auto", default=0.0
+    shrinkage_target : {"pooled", "diag"}, default="pooled"
+    weight_smoothing : float, default=0.0
+    reseed : bool, default=True
     max_iter : int, default=100
     tol : float, default=1e-3
     random_state : int, RandomState instance or None, default=None
@@ -97,6 +101,10 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         covariances_init: Any = None,
         n_init: int = 1,
         reg_covar: float = 1e-6,
+        shrinkage: float | str = 0.0,
+        shrinkage_target: str = "pooled",
+        weight_smoothing: float = 0.0,
+        reseed: bool = True,
         max_iter: int = 100,
         tol: float = 1e-3,
         random_state: Any = None,
@@ -114,6 +122,10 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self.covariances_init = covariances_init
         self.n_init = n_init
         self.reg_covar = reg_covar
+        self.shrinkage = shrinkage
+        self.shrinkage_target = shrinkage_target
+        self.weight_smoothing = weight_smoothing
+        self.reseed = reseed
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -151,9 +163,10 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
             data = make_data(X, np.zeros(len(X), dtype=np.intp), None, 1, plan)
 
             with workers(self.n_jobs) as parallel_map:
-                run = fit_blocks(self, plan, data, None, parallel_map, X, None, self._attributes)
+                run, _ = fit_blocks(self, plan, data, None, parallel_map, X, None, self._attributes)
 
-        for name, value in self._attributes(to_blocks(plan, data, run.kernels)).items():
+        blocks = to_blocks(plan, data, run.kernels, run.allowed)
+        for name, value in self._attributes(blocks).items():
             setattr(self, name, value)
         self.n_iter_ = len(run.log_likelihoods)
         self.converged_ = bool(run.converged[0])
@@ -161,7 +174,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         return self
 
     @staticmethod
-    def _attributes(blocks: list[Block]) -> dict[str, Any]:
+    def _attributes(blocks: list[Block], _: Any = None) -> dict[str, Any]:
         (block,) = blocks
         return {
             "blocks_": blocks,

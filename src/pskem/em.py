@@ -12,9 +12,9 @@ Within a pass S is additive over chunks, threads and machines; the M-step needs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from itertools import chain, groupby
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,9 @@ from pskem.structures import FloatArray, Structure, Totals
 
 __all__ = [
     "Health",
+    "Mender",
     "Pass",
+    "Regulariser",
     "Statistics",
     "auxiliary",
     "em_passes",
@@ -80,6 +82,25 @@ class Health(NamedTuple):
 
     empty: NDArray[np.bool_]
     collapsed: NDArray[np.intp]
+
+
+class Regulariser(NamedTuple):
+    """What holds the M-step of a block back.
+
+    floor : smallest eigenvalue of a covariance
+    shrinkage : pseudo-samples of each kernel that have the common covariance
+    diagonal : whether of that covariance only the diagonal
+    smoothing : pseudo-samples of each class, spread evenly over the kernels that it may use
+    """
+
+    floor: float
+    shrinkage: float = 0.0
+    diagonal: bool = False
+    smoothing: float = 0.0
+
+
+#: May change the kernels of a block, by its place, after a pass and in view of their health.
+Mender = Callable[[int, Kernels, Health], tuple[Kernels, Health]]
 
 
 class Pass(NamedTuple):
@@ -137,12 +158,22 @@ def summarise(
 
 
 def maximisation(
-    structure: Structure, prepared: Prepared, statistics: Statistics, floor: float
+    structure: Structure, prepared: Prepared, statistics: Statistics, regulariser: Regulariser
 ) -> tuple[Kernels, Health]:
-    """The kernels that maximise Q given the statistics of all samples, and their health."""
+    """The kernels that maximise Q given the statistics of all samples, and their health.
+
+    With shrinkage and smoothing they maximise Q plus the logarithm of a prior instead,
+    -nu/2 sum_k (log|P_k| + tr(P_k^-1 Psi)) + alpha/K sum_jk log pi_kj, where Psi is the common
+    covariance of these statistics. For a fixed Psi that is maximum a posteriori, and never lowers
+    the penalised likelihood; Psi moves with the statistics, so here it may.
+    """
     before = prepared.kernels
     masses = statistics.masses.sum(axis=0)
-    weights = statistics.masses / statistics.masses.sum(axis=1, keepdims=True)  # eq. (skempi)
+    weights = statistics.masses
+    if regulariser.smoothing > 0.0:
+        open_ = before.weights > 0.0
+        weights = weights + regulariser.smoothing * open_ / open_.sum(axis=1, keepdims=True)
+    weights = weights / weights.sum(axis=1, keepdims=True)  # eq. (skempi)
     empty = masses <= 10.0 * np.finfo(np.float64).eps * masses.sum()
     totals = Totals(
         float(masses.sum()),
@@ -153,8 +184,12 @@ def maximisation(
     )
     means, covariances = structure.estimate(prepared.natural, totals)
     means = np.where(empty[:, None], before.means, means)
+    if regulariser.shrinkage > 0.0:
+        present = np.where(empty, 0.0, masses)
+        target = structure.pool(covariances, present, regulariser.diagonal)
+        covariances = structure.shrink(covariances, present, target, regulariser.shrinkage)
     covariances = structure.keep(empty, before.covariances, covariances)
-    covariances, collapsed = structure.floor(covariances, floor)
+    covariances, collapsed = structure.floor(covariances, regulariser.floor)
     return Kernels(weights, means, covariances), Health(empty, collapsed)
 
 
@@ -162,15 +197,16 @@ def em_passes(
     structure: Structure,
     blocks: Sequence[Samples],
     kernels: Sequence[Kernels],
-    floor: float,
+    regularisers: Sequence[Regulariser],
     parallel_map: Mapper,
+    mend: Mender | None = None,
 ) -> Iterator[Pass]:
     """Train all blocks in lock-step: yield after every pass, without end.
 
-    The caller decides when to stop. ``floor`` is the smallest eigenvalue of a covariance; with zero
-    a kernel that collapses would end in an error. ``parallel_map`` works off tasks that the data
+    The caller decides when to stop. With a floor of zero a kernel that collapses would end in an
+    error. ``parallel_map`` works off tasks that the data
     alone define, and their statistics are merged in order, so the result does not depend on the
-    threads.
+    threads. ``mend`` sees every block after each pass.
     """
     current = list(kernels)
     tasks = [(r, task) for r, samples in enumerate(blocks) for task in samples.tasks]
@@ -183,10 +219,10 @@ def em_passes(
             reduce(Statistics.merge, (part for _, part in group))
             for _, group in groupby(parts, key=lambda pair: pair[0][0])
         ]
-        updates = zip(prepared, totals, strict=True)
-        outcomes = parallel_map(
-            lambda pair: maximisation(structure, pair[0], pair[1], floor), updates
-        )
+        updates = zip(prepared, totals, regularisers, strict=True)
+        outcomes = parallel_map(lambda update: maximisation(structure, *update), updates)
+        if mend is not None:
+            outcomes = [mend(r, *outcome) for r, outcome in enumerate(outcomes)]
         current = [theta for theta, _ in outcomes]
         log_likelihoods = np.array([total.log_likelihood for total in totals])
         yield Pass(log_likelihoods, current, [health for _, health in outcomes])
@@ -229,7 +265,7 @@ def auxiliary(
     after = prepare(structure, kernels, np.dtype(np.float64))
     before = prepare(structure, kernels_before, np.dtype(np.float64))
     total = 0.0
-    for chunk in chain.from_iterable(samples.tasks):
+    for chunk in samples.chunks:
         W, _ = expectation(structure, before, samples, chunk)  # (K, n)
         X = samples.X[:, chunk.start : chunk.stop]
         log_densities = kernel_log_densities(structure, after, X)

@@ -15,15 +15,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
+from pskem.automatic import suggest_shrinkage
 from pskem.callbacks import FitTask, caller_depth
+from pskem.em import Regulariser
 from pskem.health import troubles, verdict
 from pskem.initialise import METHODS, Start
 from pskem.kernels import Kernels
 from pskem.model import Block
 from pskem.parallel import Mapper
 from pskem.progress import PassBar
+from pskem.refining import Refined, unrefined
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import SMALLEST_FLOOR, Data, Holdout, Plan, Progress, Run, train
+from pskem.training import SMALLEST_FLOOR, Data, Holdout, Observer, Plan, Progress, Run, train
+from pskem.weighting import Weighting
 
 __all__ = [
     "Watcher",
@@ -38,6 +42,8 @@ __all__ = [
     "validated",
 ]
 
+#: What ``shrinkage_target`` accepts.
+TARGETS = ["pooled", "diag"]
 #: Sees the blocks after a pass; something true asks for the training to stop.
 Watcher = Callable[[list[Block]], Any]
 #: Stands in for weights that underflowed, in a start that goes on from a fit. Zero would be final.
@@ -52,6 +58,10 @@ def check_common(estimator: Any) -> None:
     checks.check_real("init_scale", estimator.init_scale, 0.0, strict=True)
     checks.check_integer("n_init", estimator.n_init, 1)
     checks.check_real("reg_covar", estimator.reg_covar, 0.0)
+    checks.check_real("shrinkage", estimator.shrinkage, 0.0, auto=True)
+    checks.check_choice("shrinkage_target", estimator.shrinkage_target, TARGETS)
+    checks.check_real("weight_smoothing", estimator.weight_smoothing, 0.0)
+    checks.check_boolean("reseed", estimator.reseed)
     checks.check_integer("max_iter", estimator.max_iter, 1)
     checks.check_real("tol", estimator.tol, 0.0)
     checks.check_n_jobs(estimator.n_jobs)
@@ -115,15 +125,29 @@ def make_plan(
         blocks=blocks,
         n_components=n_components,
         starts=starts,
-        method=METHODS[estimator.init](mean_range, estimator.init_scale),
+        method=METHODS[estimator.init](
+            mean_range, estimator.init_scale, getattr(estimator, "own_mass", 1.0)
+        ),
         # Starts that leave nothing to chance are all the same.
         n_init=1 if all(start.complete for start in starts) else estimator.n_init,
-        floor=max(float(estimator.reg_covar), SMALLEST_FLOOR),
+        regularisers=[_regulariser(estimator, len(features)) for features in blocks],
+        reseed=estimator.reseed,
         max_iter=estimator.max_iter,
         tol=float(estimator.tol),
         early_stopping=early_stopping,
         n_iter_no_change=n_iter_no_change,
         seed=seed,
+    )
+
+
+def _regulariser(estimator: Any, m: int) -> Regulariser:
+    """What holds the M-step of a block of m features back."""
+    asked = estimator.shrinkage
+    return Regulariser(
+        max(float(estimator.reg_covar), SMALLEST_FLOOR),
+        suggest_shrinkage(m) if isinstance(asked, str) else float(asked),
+        estimator.shrinkage_target == "diag",
+        float(estimator.weight_smoothing),
     )
 
 
@@ -160,14 +184,20 @@ def check_unchanged(
             )
 
 
-def to_blocks(plan: Plan, data: Data, kernels: Sequence[Kernels]) -> list[Block]:
-    """Fitted blocks in the user's units."""
-    rows = zip(plan.blocks, kernels, data.coordinates, plan.starts, strict=True)
+def to_blocks(
+    plan: Plan,
+    data: Data,
+    kernels: Sequence[Kernels],
+    allowed: Sequence[NDArray[np.bool_]] | None = None,
+) -> list[Block]:
+    """Fitted blocks in the user's units; ``allowed`` is what the start left open, if known."""
+    if allowed is None:
+        pairs = zip(plan.starts, kernels, strict=True)
+        allowed = [start.allowed(*theta.weights.shape) for start, theta in pairs]
+    rows = zip(plan.blocks, kernels, data.coordinates, allowed, strict=True)
     return [
-        Block.from_kernels(
-            features, theta, coordinates, plan.structure, start.allowed(*theta.weights.shape)
-        )
-        for features, theta, coordinates, start in rows
+        Block.from_kernels(features, theta, coordinates, plan.structure, open_)
+        for features, theta, coordinates, open_ in rows
     ]
 
 
@@ -179,37 +209,46 @@ def fit_blocks(
     parallel_map: Mapper,
     X: FloatArray,
     y: Any,
-    attributes: Callable[[list[Block]], dict[str, Any]],
+    attributes: Callable[[list[Block], Weighting | None], dict[str, Any]],
     watch: Watcher | None = None,
-) -> Run:
+    later: int = 0,
+    refinement: Callable[[Run, Observer], Refined] = lambda run, _: unrefined(run.kernels),
+) -> tuple[Run, Refined]:
     """Train, with the estimator's progress bar and callbacks; warn of what went wrong.
 
-    ``attributes`` turns blocks into fitted attributes, for callbacks that want a usable estimator.
-    ``watch`` sees the blocks after every pass and may end the training.
+    ``attributes`` turns blocks, and their weighting if there is one, into fitted attributes, for
+    callbacks that want a usable estimator.
+    ``watch`` sees the blocks after every pass and may end the training. ``refinement`` goes on from
+    where EM ends, for ``later`` passes at most.
     """
-    task = FitTask(estimator, plan.max_iter * plan.n_init, X, y)
+    task = FitTask(estimator, plan.max_iter * plan.n_init + later, X, y)
     verbose = int(estimator.verbose)
     every = 10 if verbose == 1 else 1
-    bar = PassBar(plan.max_iter, plan.n_init, data.samples[0].n_samples, every) if verbose else None
+    N = data.samples[0].n_samples
+    bar = PassBar(plan.max_iter, plan.n_init, N, every, later) if verbose else None
 
-    def state(kernels: Sequence[Kernels]) -> Callable[[], dict[str, Any]]:
-        return lambda: attributes(to_blocks(plan, data, kernels))
+    def state(
+        kernels: Sequence[Kernels], weighting: Weighting | None
+    ) -> Callable[[], dict[str, Any]]:
+        return lambda: attributes(to_blocks(plan, data, kernels), weighting)
 
     def observe(progress: Progress) -> bool:
         if bar is not None:
             bar(progress)
         asked = watch is not None and bool(watch(to_blocks(plan, data, progress.kernels)))
-        return task.after_pass(state(progress.kernels)) or asked
+        fitted = state(progress.kernels, progress.weighting)
+        return task.after_pass(fitted, progress.discriminative) or asked
 
     try:
         run = train(plan, data, holdout, parallel_map, observe)
+        refined = refinement(run, observe)
     except BaseException:
         if bar is not None:
             bar.close("interrupted")
         raise
     if bar is not None:
-        bar.close(verdict(run))
-    task.end(state(run.kernels))
+        bar.close(verdict(run, refined))
+    task.end(state(refined.kernels, refined.weighting))
     for message in troubles(plan, data, run):
         warnings.warn(message, ConvergenceWarning, stacklevel=3 + caller_depth(estimator))
-    return run
+    return run, refined

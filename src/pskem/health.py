@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from pskem.refining import Refined
 from pskem.samples import CHUNK
 from pskem.structures import FloatArray
 from pskem.training import Data, Plan, Run
@@ -17,12 +18,17 @@ __all__ = ["troubles", "verdict"]
 INTENDED_FLOOR = 0.01
 
 
-def verdict(run: Run) -> str:
+def verdict(run: Run, refined: Refined) -> str:
     """How a training ended, in a few words."""
     passes = len(run.log_likelihoods)
     how = "converged" if run.converged.all() else "stopped" if run.stopped else "done"
     kept = f", pass {run.best_iter} kept" if run.best_iter != passes else ""
-    return f"{how} after {passes} pass{'es' if passes > 1 else ''}{kept}"
+    text = f"{how} after {passes} pass{'es' if passes > 1 else ''}{kept}"
+    later = len(refined.log_posteriors) - 1
+    if later > 0:
+        text += f"; {later} discriminative"
+        text += f", number {refined.best} kept" if refined.best != later else ""
+    return text
 
 
 def troubles(plan: Plan, data: Data, run: Run) -> Iterator[str]:
@@ -39,7 +45,7 @@ def troubles(plan: Plan, data: Data, run: Run) -> Iterator[str]:
         place = f"block {r}: " if len(run.health) > 1 else ""
         if health.empty.any():
             empty.append(place + _listed(np.flatnonzero(health.empty)))
-        if health.collapsed.any() and plan.floor < INTENDED_FLOOR:
+        if health.collapsed.any() and plan.regularisers[r].floor < INTENDED_FLOOR:
             # Directions in which all of the data are constant are no fault of the kernels.
             guilty = np.flatnonzero(health.collapsed > _null_directions(plan, samples.X))
             if guilty.size:
@@ -54,9 +60,9 @@ def troubles(plan: Plan, data: Data, run: Run) -> Iterator[str]:
     if collapsed:
         yield (
             f"Kernels collapsed in some direction ({'; '.join(collapsed)}): the samples left to"
-            f" them do not vary there, and {plan.floor:g} times the variance of the data stands"
-            " in. Use fewer components, a larger reg_covar such as 0.01, or"
-            " covariance_type='tied' or 'diag'."
+            f" them do not vary there, and {plan.regularisers[0].floor:g} times the variance of"
+            " the data stands in. Use fewer components, a larger reg_covar such as 0.01,"
+            " shrinkage, or covariance_type='tied' or 'diag'."
         )
 
 
@@ -67,7 +73,7 @@ def _null_directions(plan: Plan, X: FloatArray) -> int:
         part = X[:, low : low + CHUNK].astype(np.float64, copy=False)
         second += part @ part.T
     total = plan.structure.compact(second[None] / X.shape[1])
-    return int(plan.structure.floor(total, plan.floor).n_collapsed[0])
+    return int(plan.structure.floor(total, plan.regularisers[0].floor).n_collapsed[0])
 
 
 def _listed(indices: NDArray[np.intp]) -> str:

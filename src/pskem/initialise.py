@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pskem.kernels import Kernels
-from pskem.samples import CHUNK, FARTHEST, Coordinates, Samples
+from pskem.em import Regulariser, em_passes, expectation
+from pskem.kernels import Kernels, prepare
+from pskem.parallel import Mapper
+from pskem.samples import CHUNK, FARTHEST, Coordinates, Samples, cut
 from pskem.structures import FloatArray, Structure
 
 __all__ = ["METHODS", "Method", "Start", "initialise"]
@@ -18,9 +21,9 @@ __all__ = ["METHODS", "Method", "Start", "initialise"]
 #: Seeds are looked for among at most this many samples, or this many per kernel if that is more.
 SEED_SAMPLES = 5000
 SEED_SAMPLES_PER_KERNEL = 50
-#: Share of each class's weight that is spread evenly over all kernels at the start, so that no
-#: kernel is closed to a class: a weight of zero would stay zero.
-EVEN_SHARE = 0.1
+#: Share of each class's weight that goes where its samples are; the rest is spread evenly over all
+#: kernels, so that no kernel is closed to a class: a weight of zero would stay zero.
+OWN_MASS = 0.9
 #: Starting kernels are at least this wide (variance relative to the data's), even where as many
 #: kernels as samples would make them points.
 NARROWEST_START = 1e-3
@@ -62,18 +65,17 @@ class View(NamedTuple):
 
 
 class Method(Protocol):
-    """How to make what the user did not fix; means come first, given or made."""
+    """How to make what the user did not fix."""
 
-    def means(self, view: View, K: int, rng: np.random.Generator) -> FloatArray:
-        """(K, m)"""
-        ...
-
-    def covariances(self, structure: Structure, view: View, means: FloatArray) -> FloatArray:
-        """In the structure's shape"""
-        ...
-
-    def weights(self, view: View, means: FloatArray) -> FloatArray:
-        """(L, K), rows sum to one"""
+    def __call__(
+        self,
+        structure: Structure,
+        view: View,
+        K: int,
+        rng: np.random.Generator,
+        means: FloatArray | None = None,
+    ) -> Kernels:
+        """Starting kernels, with these means (K, m) if there are any."""
         ...
 
 
@@ -82,37 +84,116 @@ class Clustered(NamedTuple):
 
     lloyd: bool
 
-    def means(self, view: View, K: int, rng: np.random.Generator) -> FloatArray:
-        """K seeds by k-means++ (Arthur & Vassilvitskii, 2007), (K, m)."""
-        distinct = np.unique(view.points, axis=0)
-        if len(distinct) <= K:
-            return distinct[np.arange(K) % len(distinct)]
-        # scikit-learn's clustering takes 0.2 s to import, which `import pskem` should not cost.
-        from sklearn.cluster import KMeans, kmeans_plusplus
+    def __call__(
+        self,
+        structure: Structure,
+        view: View,
+        K: int,
+        rng: np.random.Generator,
+        means: FloatArray | None = None,
+    ) -> Kernels:
+        if means is None:
+            means = _seeds(view.points, K, rng, self.lloyd)
+        owners = _nearest(view.points, means)
+        return _from_owners(structure, view, means, owners)
 
-        seed = int(rng.integers(2**31 - 1))
-        centres, _ = kmeans_plusplus(view.points, K, random_state=seed)
-        if self.lloyd:
-            # Sums that several OpenMP threads share would not have the same bits twice.
-            with threadpool_limits(1):
-                centres = KMeans(K, init=centres, n_init=1).fit(view.points).cluster_centers_
-        return np.asarray(centres)
 
-    def covariances(self, structure: Structure, view: View, means: FloatArray) -> FloatArray:
-        """The pooled covariance of the samples about their nearest mean, for all kernels."""
-        residual = view.points - means[_nearest(view.points, means)]
-        within = residual.T @ residual / len(residual)
-        covariances = structure.compact(np.broadcast_to(within, (len(means), *within.shape)))
-        return structure.floor(covariances, NARROWEST_START).covariances
+class ClassClustered(NamedTuple):
+    """Means from each class by k-means, and most of a class's weight, or all, to its own kernels.
 
-    def weights(self, view: View, means: FloatArray) -> FloatArray:
-        """Shares of each class that fall to each mean, mixed with even shares."""
-        K = len(means)
-        counts = np.zeros((view.n_classes, K))
-        np.add.at(counts, (view.labels, _nearest(view.points, means)), 1.0)
-        totals = counts.sum(axis=1, keepdims=True)
-        shares = np.where(totals > 0.0, counts / np.maximum(totals, 1.0), 1.0 / K)
-        return (1.0 - EVEN_SHARE) * shares + EVEN_SHARE / K
+    Kernels are dealt out by the sizes of the classes, at least one to each. With fewer kernels than
+    classes there is no such start, and the one that does not look at classes is made.
+    """
+
+    own_mass: float
+
+    def __call__(
+        self,
+        structure: Structure,
+        view: View,
+        K: int,
+        rng: np.random.Generator,
+        means: FloatArray | None = None,
+    ) -> Kernels:
+        counts = np.bincount(view.labels, minlength=view.n_classes)
+        if means is not None or np.count_nonzero(counts) > K:
+            return Clustered(lloyd=False)(structure, view, K, rng, means)
+        found = []
+        owners = np.empty(len(view.points), dtype=np.intp)
+        first = 0
+        for j, size in enumerate(_deal(counts, K)):
+            own = np.flatnonzero(view.labels == j)
+            if size:
+                centres = _seeds(view.points[own], size, rng, lloyd=True)
+                owners[own] = first + _nearest(view.points[own], centres)
+                found.append(centres)
+                first += size
+        return _from_owners(structure, view, np.concatenate(found), owners, self.own_mass)
+
+
+class Tree(NamedTuple):
+    """Means of the cells of a k-d tree (Bentley, 1975): cells are halved at the median.
+
+    The largest cell comes next, along the feature in which it is widest. Nothing is random.
+    """
+
+    def __call__(
+        self,
+        structure: Structure,
+        view: View,
+        K: int,
+        rng: np.random.Generator,
+        means: FloatArray | None = None,
+    ) -> Kernels:
+        if means is not None:
+            return Clustered(lloyd=False)(structure, view, K, rng, means)
+        cells = [np.arange(len(view.points))]
+        while len(cells) < K:
+            cells.sort(key=len)
+            cell = cells.pop()
+            part = view.points[cell]
+            order = np.argsort(part[:, np.ptp(part, axis=0).argmax()], kind="stable")
+            half = (len(cell) + 1) // 2
+            cells += [cell[order[:half]], cell[order[half:]] if len(cell) > 1 else cell]
+        owners = np.empty(len(view.points), dtype=np.intp)
+        for k, cell in enumerate(cells):
+            owners[cell] = k
+        found = np.array([view.points[cell].mean(axis=0) for cell in cells])
+        return _from_owners(structure, view, found, owners)
+
+
+class Unsupervised(NamedTuple):
+    """Standard EM, which does not look at classes, from k-means++: the paper's warm start."""
+
+    passes: int = 20
+
+    def __call__(
+        self,
+        structure: Structure,
+        view: View,
+        K: int,
+        rng: np.random.Generator,
+        means: FloatArray | None = None,
+    ) -> Kernels:
+        kernels = Clustered(lloyd=False)(structure, view, K, rng, means)
+        if means is not None:
+            return kernels
+        kernels = kernels._replace(weights=np.full((1, K), 1.0 / K))
+        N = len(view.points)
+        bounds = np.array([0, N])
+        samples = Samples(np.ascontiguousarray(view.points.T), bounds, cut(bounds, CHUNK))
+        regulariser = Regulariser(NARROWEST_START)
+        serial: Mapper = lambda function, items: [function(item) for item in items]  # noqa: E731
+        for step in islice(
+            em_passes(structure, [samples], [kernels], [regulariser], serial), self.passes
+        ):
+            (kernels,) = step.kernels
+        prepared = prepare(structure, kernels, samples.X.dtype)
+        W = np.concatenate(
+            [expectation(structure, prepared, samples, chunk)[0] for chunk in samples.chunks], 1
+        )
+        shares = np.array([W[:, view.labels == j].sum(axis=1) for j in range(view.n_classes)])
+        return kernels._replace(weights=_mixed(shares))
 
 
 class Uniform(NamedTuple):
@@ -122,29 +203,36 @@ class Uniform(NamedTuple):
     high: float
     scale: float
 
-    def means(self, view: View, K: int, rng: np.random.Generator) -> FloatArray:
+    def __call__(
+        self,
+        structure: Structure,
+        view: View,
+        K: int,
+        rng: np.random.Generator,
+        means: FloatArray | None = None,
+    ) -> Kernels:
         shift, scale = view.coordinates
+        m = len(shift)
+        if means is None:
+            with np.errstate(over="ignore"):
+                ends = (np.array([[self.low], [self.high]]) - shift) / scale
+            _check_size(ends, f"init_range=({self.low:g}, {self.high:g}) puts a kernel", FAR)
+            means = (rng.uniform(self.low, self.high, size=(K, m)) - shift) / scale
         with np.errstate(over="ignore"):
-            ends = (np.array([[self.low], [self.high]]) - shift) / scale
-        _check_size(ends, f"init_range=({self.low:g}, {self.high:g}) puts a kernel", FAR)
-        return (rng.uniform(self.low, self.high, size=(K, len(shift))) - shift) / scale
-
-    def covariances(self, structure: Structure, view: View, means: FloatArray) -> FloatArray:
-        K, m = means.shape
-        with np.errstate(over="ignore"):
-            variances = (self.scale / view.coordinates.scale) ** 2
+            variances = (self.scale / scale) ** 2
         _check_size(variances, f"init_scale={self.scale:g} makes a kernel", WIDE)
-        return structure.compact(np.broadcast_to(np.diag(variances), (K, m, m)))
-
-    def weights(self, view: View, means: FloatArray) -> FloatArray:
-        return np.full((view.n_classes, len(means)), 1.0 / len(means))
+        covariances = structure.compact(np.broadcast_to(np.diag(variances), (K, m, m)))
+        return Kernels(np.full((view.n_classes, K), 1.0 / K), means, covariances)
 
 
-#: The methods by name, each made from ``init_range`` and ``init_scale``.
-METHODS: dict[str, Callable[[tuple[float, float], float], Method]] = {
-    "k-means++": lambda _range, _scale: Clustered(lloyd=False),
-    "kmeans": lambda _range, _scale: Clustered(lloyd=True),
-    "random": lambda mean_range, scale: Uniform(*mean_range, scale),
+#: The methods by name, each made from ``init_range``, ``init_scale`` and ``own_mass``.
+METHODS: dict[str, Callable[[tuple[float, float], float, float], Method]] = {
+    "class-kmeans": lambda _range, _scale, own: ClassClustered(own),
+    "k-means++": lambda _range, _scale, _own: Clustered(lloyd=False),
+    "kmeans": lambda _range, _scale, _own: Clustered(lloyd=True),
+    "kdtree": lambda _range, _scale, _own: Tree(),
+    "em": lambda _range, _scale, _own: Unsupervised(),
+    "random": lambda mean_range, scale, _own: Uniform(*mean_range, scale),
 }
 
 
@@ -159,21 +247,23 @@ def initialise(
     rng: np.random.Generator,
 ) -> Kernels:
     """Starting kernels of one block."""
-    view = _view(samples, coordinates, n_components, rng)
-    means: FloatArray
-    if start.means is None:
-        means = method.means(view, n_components, rng)
-    else:
+    means: FloatArray | None = None
+    if start.means is not None:
         with np.errstate(over="ignore"):
             means = (start.means - coordinates.shift) / coordinates.scale
         _check_size(means, f"{start.origin or 'means_init'} puts a kernel", FAR)
-    if start.covariances is None:
-        covariances = method.covariances(structure, view, means)
-    else:
+    covariances: FloatArray | None = None
+    if start.covariances is not None:
         with np.errstate(over="ignore"):
             covariances = structure.rescale(start.covariances, 1.0 / coordinates.scale)
         _check_size(covariances, f"{start.origin or 'covariances_init'} makes a kernel", WIDE)
-    weights = method.weights(view, means) if start.weights is None else start.weights
+    weights = start.weights
+    if weights is None or means is None or covariances is None:
+        view = _view(samples, coordinates, n_components, rng)
+        made = method(structure, view, n_components, rng, means)
+        weights = made.weights if weights is None else weights
+        means = made.means
+        covariances = made.covariances if covariances is None else covariances
     return Kernels(weights, means, structure.floor(covariances, floor).covariances)
 
 
@@ -182,9 +272,72 @@ def _view(
 ) -> View:
     """All samples of a block, or as many as are needed to find seeds among."""
     N, size = samples.n_samples, max(SEED_SAMPLES, SEED_SAMPLES_PER_KERNEL * n_components)
-    chosen = np.sort(rng.choice(N, size, replace=False)) if size < N else np.arange(N)
+    if size < N:
+        chosen = rng.choice(N, size, replace=False)
+        # Rare classes are seen as well; the order of the samples within a class is no order.
+        present = np.bincount(samples.labels[chosen], minlength=len(samples.bounds) - 1)
+        rare = np.flatnonzero(present < SEED_SAMPLES_PER_KERNEL)
+        few = [samples.bounds[j] + np.arange(SEED_SAMPLES_PER_KERNEL) for j in rare]
+        more = [rows[rows < samples.bounds[j + 1]] for j, rows in zip(rare, few, strict=True)]
+        chosen = np.unique(np.concatenate([chosen, *more]))
+    else:
+        chosen = np.arange(N)
     points = samples.X[:, chosen].T.astype(np.float64)
     return View(points, samples.labels[chosen], len(samples.bounds) - 1, coordinates)
+
+
+def _seeds(points: FloatArray, K: int, rng: np.random.Generator, lloyd: bool) -> FloatArray:
+    """K points by k-means++ (Arthur & Vassilvitskii, 2007), perhaps refined: (K, m)."""
+    if lloyd and K == 1:
+        return points.mean(axis=0, keepdims=True)
+    distinct = np.unique(points, axis=0)
+    if len(distinct) <= K:
+        return distinct[np.arange(K) % len(distinct)]
+    # scikit-learn's clustering takes 0.2 s to import, which `import pskem` should not cost.
+    from sklearn.cluster import KMeans, kmeans_plusplus
+
+    centres, _ = kmeans_plusplus(points, K, random_state=int(rng.integers(2**31 - 1)))
+    if lloyd:
+        # Sums that several OpenMP threads share would not have the same bits twice.
+        with threadpool_limits(1):
+            centres = KMeans(K, init=centres, n_init=1).fit(points).cluster_centers_
+    return np.asarray(centres)
+
+
+def _deal(counts: NDArray[np.intp], K: int) -> NDArray[np.intp]:
+    """Kernels of each class, by the numbers of samples; at least one where there are any."""
+    sizes = (counts > 0).astype(np.intp)
+    for _ in range(K - int(sizes.sum())):  # the method of Jefferson and d'Hondt
+        sizes[np.argmax(counts / (sizes + 1.0))] += 1
+    return sizes
+
+
+def _from_owners(
+    structure: Structure,
+    view: View,
+    means: FloatArray,
+    owners: NDArray[np.intp],
+    own_mass: float = OWN_MASS,
+) -> Kernels:
+    """Kernels about these means, when each sample belongs to one of them, (n,).
+
+    All have the pooled covariance about the means, and classes have weight where their samples are.
+    """
+    residual = view.points - means[owners]
+    within = residual.T @ residual / len(residual)
+    covariances = structure.compact(np.broadcast_to(within, (len(means), *within.shape)))
+    covariances = structure.floor(covariances, NARROWEST_START).covariances
+    counts = np.zeros((view.n_classes, len(means)))
+    np.add.at(counts, (view.labels, owners), 1.0)
+    return Kernels(_mixed(counts, own_mass), means, covariances)
+
+
+def _mixed(counts: FloatArray, own_mass: float = OWN_MASS) -> FloatArray:
+    """Shares of each class, (L, K), mixed with even shares."""
+    K = counts.shape[1]
+    totals = counts.sum(axis=1, keepdims=True)
+    shares = np.where(totals > 0.0, counts / np.maximum(totals, 1.0), 1.0 / K)
+    return own_mass * shares + (1.0 - own_mass) / K
 
 
 def _nearest(points: FloatArray, means: FloatArray) -> NDArray[np.intp]:

@@ -20,6 +20,7 @@ __all__ = [
     "Product",
     "Scratch",
     "Terms",
+    "exp_in_place",
     "features_about_mean",
     "kernel_log_densities",
     "log_terms",
@@ -156,7 +157,7 @@ def features_about_mean(
     return local
 
 
-def _exp_in_place(values: FloatArray) -> None:
+def exp_in_place(values: FloatArray) -> None:
     """exp, with what would be denormal set to zero (and not computed: it is 5 times slower)."""
     flat = values.reshape(-1)
     low = flat < LOWEST_EXPONENT[values.dtype]
@@ -179,7 +180,7 @@ def softmax_in_place(values: FloatArray) -> FloatArray:
     """Turn log terms (K, n) into responsibilities; return the log-sum-exps (n,)."""
     peak = values.max(axis=0)
     values -= peak
-    _exp_in_place(values)
+    exp_in_place(values)
     total = values.sum(axis=0)
     values *= 1.0 / total
     return peak + np.log(total)

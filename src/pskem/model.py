@@ -56,7 +56,7 @@ class Block:
         The standardised coordinates, (x - shift) / scale, in which densities are evaluated.
     allowed : ndarray of bool of shape (n_classes, n_components)
         Which weights were free to be other than zero; all of them unless `weights_init` said
-        otherwise.
+        otherwise, or kernels belong to classes (`own_mass`).
     """
 
     features: NDArray[np.intp]

@@ -219,12 +219,15 @@ class KernelImagesDisplay:
         """
         model = pipeline[-1]
         check_is_fitted(model, "blocks_")
-        middle = np.empty(model.n_features_in_)
+        unmixing = getattr(model, "unmixing_", None)
+        middle = np.empty(model.n_features_in_ if unmixing is None else unmixing.n_components)
         for part in model.blocks_:
             middle[part.features] = model.class_prior_ @ part.weights @ part.means
         chosen = model.blocks_[block]
         features = np.tile(middle, (len(chosen.means), 1))
         features[:, chosen.features] = chosen.means
+        if unmixing is not None:
+            features = unmixing.features(features)
         return cls(
             images=pipeline[:-1].inverse_transform(features).reshape(-1, *shape),
             weights=chosen.weights,

@@ -15,6 +15,8 @@ from pskem.likelihood import log_posterior
 from pskem.model import Block
 from pskem.parallel import workers
 from pskem.structures import FloatArray
+from pskem.unmixing import Unmixing
+from pskem.weighting import Weighting
 
 __all__ = ["BlockPredictor"]
 
@@ -41,12 +43,32 @@ class BlockPredictor:
         Returns
         -------
         log_likelihood : ndarray of shape (n_samples, n_blocks, n_classes)
-            Its sum over the blocks is :meth:`class_log_likelihood`.
+            Its sum over the blocks is :meth:`class_log_likelihood`; decisions weigh it by
+            `block_weights_` first. With ``partition="ica"`` these are densities of the components,
+            and ``unmixing_.log_det`` completes the sum.
         """
-        return self._block_log_likelihood(validated(self, X))
+        return self._block_log_likelihood(self._features(X))
+
+    @property
+    def _unmixing(self) -> Unmixing | None:
+        # Models that were saved by versions without it have none.
+        return getattr(self, "unmixing_", None)
+
+    def _features(self, X: Any) -> FloatArray:
+        """X as the blocks take it: validated and, where the model has an unmixing, unmixed."""
+        return self._unmixed(validated(self, X))
+
+    def _unmixed(self, X: FloatArray) -> FloatArray:
+        """The same for X that has been validated."""
+        return X if self._unmixing is None else self._unmixing.components(X)
+
+    @property
+    def _log_det(self) -> float:
+        """What makes a log density of that which the blocks take one of X."""
+        return 0.0 if self._unmixing is None else self._unmixing.log_det
 
     def _block_log_likelihood(self, X: FloatArray) -> FloatArray:
-        """The one hook from which every prediction follows, for validated X."""
+        """The one hook from which every prediction follows, for X as the blocks take it."""
         with workers(self.n_jobs) as parallel_map:
             return model.block_log_likelihoods(self.blocks_, X, parallel_map)
 
@@ -60,8 +82,10 @@ class BlockPredictor:
         Returns
         -------
         log_likelihood : ndarray of shape (n_samples, n_classes)
+            Of the features that the partition uses. With ``partition="ica"`` and features that
+            are linearly dependent, it is that of the components, because X has no density.
         """
-        return self.block_log_likelihood(X).sum(axis=1)
+        return self.block_log_likelihood(X).sum(axis=1) + self._log_det
 
     def predict_joint_log_proba(self, X: Any) -> FloatArray:
         """Joint log density of each class and the sample, log p(c=j) + log p(x|c=j).
@@ -73,12 +97,24 @@ class BlockPredictor:
         Returns
         -------
         joint : ndarray of shape (n_samples, n_classes)
+            Each block counts by its weight in `block_weights_`; with weights other than one it is
+            a score from which decisions follow, and no density.
         """
-        return self._joint(validated(self, X))
+        return self._joint(self._features(X)) + self._log_det
+
+    @property
+    def _weighting(self) -> Weighting:
+        # Models that were saved by versions without them have neither weights nor temperature.
+        weights = getattr(self, "block_weights_", np.ones(len(self.blocks_)))
+        return Weighting(weights, getattr(self, "temperature_", 1.0))
 
     def _joint(self, X: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
-            return self._block_log_likelihood(X).sum(axis=1) + np.log(self.class_prior_)
+            return self._weighting.joint(self._block_log_likelihood(X), np.log(self.class_prior_))
+
+    def _log_posterior(self, X: FloatArray) -> FloatArray:
+        """For X as the blocks take it."""
+        return log_posterior(self._joint(X) / self._weighting.temperature)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log posterior probabilities of the classes.
@@ -92,7 +128,7 @@ class BlockPredictor:
         log_proba : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return log_posterior(self.predict_joint_log_proba(X))
+        return self._log_posterior(self._features(X))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Posterior probabilities of the classes.
@@ -132,9 +168,11 @@ class BlockPredictor:
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            Of the features that the partition uses.
+            Of the features that the partition uses, as :meth:`class_log_likelihood`;
+            `block_weights_` do not enter.
         """
-        return logsumexp(self.predict_joint_log_proba(X), axis=1)
+        with np.errstate(divide="ignore"):
+            return logsumexp(self.class_log_likelihood(X) + np.log(self.class_prior_), axis=1)
 
     def responsibilities(self, X: Any, y: Any = None) -> list[FloatArray]:
         """Posterior probabilities of the kernels of each block.
@@ -152,9 +190,9 @@ class BlockPredictor:
         responsibilities : list of ndarray of shape (n_samples, n_components)
             One array per block; rows sum to one.
         """
-        X = validated(self, X)
+        X = self._features(X)
         if y is None:
-            posterior = np.exp(log_posterior(self._joint(X)))
+            posterior = np.exp(self._log_posterior(X))
         else:
             posterior = np.eye(len(self.classes_))[self._known(X, y)]
         with workers(self.n_jobs) as parallel_map:
@@ -203,18 +241,24 @@ class BlockPredictor:
                     f" n_samples={n_samples} samples."
                 )
             labels = checks.check_labels(given, self.classes_, "classes")
-        X, _ = model.draw(self.blocks_, labels, self.n_features_in_, rng)
+        if self._unmixing is None:
+            X, _ = model.draw(self.blocks_, labels, self.n_features_in_, rng)
+        else:
+            components, _ = model.draw(self.blocks_, labels, self._unmixing.n_components, rng)
+            X = self._unmixing.features(components)
         return X, self.classes_[labels]
 
     def _criteria(self, X: Any, y: Any) -> model.Criteria:
-        X = validated(self, X)
+        X = self._features(X)
         labels = self._known(X, y)
-        log_likelihood = self._block_log_likelihood(X).sum(axis=1)
+        log_likelihood = self._block_log_likelihood(X).sum(axis=1) + self._log_det
         total = float(log_likelihood[np.arange(len(X)), labels].sum())  # log p(X | C)
         return model.information_criteria(self.blocks_, total, len(X))
 
     def aic(self, X: Any, y: Any) -> float:
         """Akaike's information criterion of log p(X|C); lower is better.
+
+        An unmixing (``partition="ica"``) is taken as given: it adds no parameters.
 
         Parameters
         ----------
@@ -229,6 +273,8 @@ class BlockPredictor:
 
     def bic(self, X: Any, y: Any) -> float:
         """Bayesian information criterion of log p(X|C); lower is better.
+
+        An unmixing (``partition="ica"``) is taken as given: it adds no parameters.
 
         Parameters
         ----------
@@ -250,7 +296,8 @@ class BlockPredictor:
         Returns
         -------
         block : Block
-            With all features that the partition uses, in the order of the columns.
+            With all features that the partition uses, in the order of the columns; with
+            ``partition="ica"``, with all components.
 
         Raises
         ------

@@ -22,12 +22,19 @@ class PassBar:
     """
 
     def __init__(
-        self, max_iter: int, n_init: int, n_samples: int, every: int, stream: TextIO | None = None
+        self,
+        max_iter: int,
+        n_init: int,
+        n_samples: int,
+        every: int,
+        discriminative_iter: int = 0,
+        stream: TextIO | None = None,
     ) -> None:
         self.max_iter = max_iter
         self.n_init = n_init
         self.n_samples = n_samples
         self.every = every
+        self.discriminative_iter = discriminative_iter
         self.stream = sys.stderr if stream is None else stream
         self.live = self.stream.isatty()
         self.began = time.perf_counter()
@@ -47,12 +54,17 @@ class PassBar:
 
     def _line(self, progress: Progress) -> str:
         p = progress.iteration
-        done = WIDTH * p // self.max_iter
+        later = progress.discriminative
+        most = self.discriminative_iter if later else self.max_iter
+        done = WIDTH * p // most
+        what, gain = "pass", "log likelihood"
+        if later:
+            what, gain = "discriminative pass", "log posterior"
         start = f"start {progress.start + 1}/{self.n_init} " if self.n_init > 1 else ""
         score = progress.validation_score
         parts = [
-            f"{start}[{'#' * done}{'.' * (WIDTH - done)}] pass {p}/{self.max_iter}",
-            f"log likelihood/sample {progress.log_likelihood / self.n_samples:.4f}",
+            f"{'' if later else start}[{'#' * done}{'.' * (WIDTH - done)}] {what} {p}/{most}",
+            f"{gain}/sample {progress.log_likelihood / self.n_samples:.4f}",
             *([] if score is None else [f"validation {score:.4f}"]),
             f"{time.perf_counter() - self.began:.1f} s",
         ]

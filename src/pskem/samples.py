@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ __all__ = [
     "Samples",
     "arrange",
     "canonical_order",
+    "cut",
     "locate",
     "measure",
     "standardise",
@@ -24,6 +25,9 @@ __all__ = [
 
 #: Samples that are worked on at a time, in prediction and preparation.
 CHUNK = 2048
+#: Samples per chunk in training, for blocks of at most so many features, and for larger ones.
+CHUNK_SIZES = ((16, 4096), (48, 2048), (112, 512))
+SMALLEST_CHUNK = 128
 #: Samples that one thread trains on in one go, at most, and how many such tasks a block should
 #: have at least, so that threads finish together. The data alone decide, so that the order of all
 #: sums does not depend on the threads.
@@ -33,7 +37,7 @@ MIN_TASKS = 32
 
 def chunk_size(m: int) -> int:
     """Samples per chunk in training: phi has about m^2 / 2 rows and should stay in cache."""
-    return 4096 if m <= 16 else 2048
+    return next((size for most, size in CHUNK_SIZES if m <= most), SMALLEST_CHUNK)
 
 
 class Coordinates(NamedTuple):
@@ -77,6 +81,11 @@ class Samples(NamedTuple):
     @property
     def n_samples(self) -> int:
         return self.X.shape[1]
+
+    @property
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks, in order."""
+        return chain.from_iterable(self.tasks)
 
     @property
     def labels(self) -> NDArray[np.intp]:

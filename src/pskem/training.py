@@ -10,11 +10,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.em import Health, Pass, em_passes
+from pskem.em import Health, Mender, Pass, Regulariser, em_passes
 from pskem.initialise import Method, Start, initialise
 from pskem.kernels import Kernels, prepare
 from pskem.likelihood import block_log_likelihood
 from pskem.parallel import Mapper
+from pskem.reseeding import reseed
 from pskem.samples import (
     CHUNK,
     Coordinates,
@@ -26,6 +27,7 @@ from pskem.samples import (
     standardise,
 )
 from pskem.structures import FloatArray, Structure
+from pskem.weighting import Weighting
 
 __all__ = [
     "SMALLEST_FLOOR",
@@ -45,6 +47,9 @@ __all__ = [
 #: No eigenvalue of a covariance in standardised coordinates goes below this, even with
 #: ``reg_covar=0``: beyond it rounding decides what the matrix is.
 SMALLEST_FLOOR = 1e-10
+#: Passes of a run after which a block's empty kernels are put elsewhere, at most: those that keep
+#: running empty are not needed.
+MOST_RESEEDINGS = 3
 #: Standard deviations of features that can be squared, with room for kernels, in double precision.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-130, 1e130
 
@@ -52,7 +57,8 @@ SMALLEST_SCALE, LARGEST_SCALE = 1e-130, 1e130
 class Plan(NamedTuple):
     """Everything that decides a fit, apart from the data.
 
-    floor : smallest eigenvalue of a covariance in standardised coordinates; at least SMALLEST_FLOOR
+    reseed : whether kernels that run empty are put elsewhere
+    regularisers : one per block, in standardised coordinates; floors are at least SMALLEST_FLOOR
     """
 
     structure: Structure
@@ -61,7 +67,8 @@ class Plan(NamedTuple):
     starts: Sequence[Start]
     method: Method
     n_init: int
-    floor: float
+    regularisers: Sequence[Regulariser]
+    reseed: bool
     max_iter: int
     tol: float
     early_stopping: bool
@@ -92,6 +99,10 @@ class Progress(NamedTuple):
     kernels: Sequence[Kernels]
     log_likelihood: float
     validation_score: float | None
+    #: Whether the pass was a discriminative one, whose log likelihood is that of the classes given
+    #: the samples.
+    discriminative: bool = False
+    weighting: Weighting | None = None
 
 
 class Observer(Protocol):
@@ -110,6 +121,7 @@ class Run(NamedTuple):
     converged : (R,) bool, whether the last gain of the block's log likelihood was below tol
     stopped : whether anything but the number of passes ended the training
     asked : whether an observer did
+    allowed : (L, K) bool each, the weights that the start left open; others stay zero
     """
 
     kernels: Sequence[Kernels]
@@ -120,6 +132,7 @@ class Run(NamedTuple):
     converged: NDArray[np.bool_]
     stopped: bool
     asked: bool
+    allowed: Sequence[NDArray[np.bool_]]
 
     def merit(self, early_stopping: bool) -> float:
         """What the best of several starts has most of.
@@ -217,6 +230,7 @@ def train(
         if best is None or run.merit(plan.early_stopping) > best.merit(plan.early_stopping):
             best = run
         if run.asked:
+            best = best._replace(asked=True)
             break
     assert best is not None  # n_init >= 1
     return best
@@ -233,7 +247,7 @@ def _initial(plan: Plan, data: Data, i: int, r: int) -> Kernels:
         plan.n_components[r],
         plan.method,
         plan.starts[r],
-        plan.floor,
+        plan.regularisers[r].floor,
         rng,
     )
 
@@ -256,7 +270,9 @@ def _run(
     kept: Pass | None = None
     best_iter = 0
     stopped = asked = False
-    passes = em_passes(plan.structure, data.samples, kernels, plan.floor, parallel_map)
+    allowed = [theta.weights > 0.0 for theta in kernels]
+    mend = _mender(plan, data, allowed) if plan.reseed else None
+    passes = em_passes(plan.structure, data.samples, kernels, plan.regularisers, parallel_map, mend)
     for p, step in enumerate(islice(passes, plan.max_iter), start=1):
         trace.append(step.log_likelihoods - volume)
         if p > 1 and plan.tol > 0.0:
@@ -286,7 +302,22 @@ def _run(
         converged,
         stopped,
         asked,
+        allowed,
     )
+
+
+def _mender(plan: Plan, data: Data, allowed: Sequence[NDArray[np.bool_]]) -> Mender:
+    """What puts empty kernels elsewhere, each block a few times."""
+    left = [MOST_RESEEDINGS] * len(allowed)
+
+    def mend(r: int, kernels: Kernels, health: Health) -> tuple[Kernels, Health]:
+        if left[r] == 0 or not health.empty.any():
+            return kernels, health
+        left[r] -= 1
+        kernels, empty = reseed(plan.structure, kernels, data.samples[r], health.empty, allowed[r])
+        return kernels, health._replace(empty=empty)
+
+    return mend
 
 
 def accuracy(

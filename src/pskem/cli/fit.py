@@ -31,7 +31,8 @@ Examples:
     callback=finite,
     default=0.1,
     show_default=True,
-    help="Part of the rows that is held out to measure accuracy after every pass; 0 trains on all.",
+    help="Part of the rows that is held out to measure accuracy and, with --early-stopping, to"
+    " choose the pass; 0 trains on all.",
 )
 @learning_options
 def fit(
@@ -70,6 +71,8 @@ def fit(
         subset=subset,
         data_home=data_home,
     )
+    if parameters["early_stopping"] is None:
+        parameters["early_stopping"] = "auto"
     classifier = SharedKernelClassifier(
         **parameters,
         priors=None if priors == "frequencies" else priors,

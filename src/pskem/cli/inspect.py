@@ -44,6 +44,7 @@ def inspect(model: str, as_json: bool) -> None:
     classes = getattr(classifier, "classes_", np.array(["density"]))
     held = [(block.weights >= HELD).sum(axis=1) for block in blocks]  # R arrays (L,)
     shared = shared_proportion(blocks, HELD)
+    weights = getattr(classifier, "block_weights_", np.ones(len(blocks)))
     if as_json:
         print_json(
             {
@@ -62,9 +63,11 @@ def inspect(model: str, as_json: bool) -> None:
                         "n_components": len(block.means),
                         "covariance_type": block.covariance_type,
                         "kernels_per_class": n,
+                        "weight": weight,
                     }
-                    for block, n in zip(blocks, held, strict=True)
+                    for block, n, weight in zip(blocks, held, weights, strict=True)
                 ],
+                "temperature": getattr(classifier, "temperature_", 1.0),
                 "shared_proportion": shared,
             }
         )
@@ -87,10 +90,13 @@ def inspect(model: str, as_json: bool) -> None:
         left=2,
     )
     table(
-        ["block", "features", "kernels", "covariance", *(f"held by {c}" for c in classes[:SHOWN])],
         [
-            (r, len(block.features), len(block.means), block.covariance_type, *n[:SHOWN])
-            for r, (block, n) in enumerate(zip(blocks, held, strict=True))
+            *("block", "features", "kernels", "covariance", "weight"),
+            *(f"held by {c}" for c in classes[:SHOWN]),
+        ],
+        [
+            (r, len(b.features), len(b.means), b.covariance_type, f"{weight:.3g}", *n[:SHOWN])
+            for r, (b, n, weight) in enumerate(zip(blocks, held, weights, strict=True))
         ],
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pskem.classifier import SharedKernelClassifier
+from pskem.fitting import TARGETS
 from pskem.initialise import METHODS
 from pskem.partition import ARRANGEMENTS
 from pskem.structures import STRUCTURES
@@ -41,25 +42,43 @@ def stack(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-def _components(ctx: Any, param: Any, value: str | None) -> Any:
+def _components(ctx: Any, param: Any, value: str) -> Any:
     """One number of kernels, or one per block: 20 or 20,30,40."""
-    if value is None:
-        return None
+    if value == "auto":
+        return value
     try:
         numbers = [int(part) for part in value.split(",")]
     except ValueError:
         raise click.BadParameter(
-            f"{value!r} is not a number, or one number per block: 20 or 20,30."
+            f"{value!r} is neither auto nor a number, or one number per block: 20 or 20,30."
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def _blocks(ctx: Any, param: Any, value: str) -> Any:
-    """A number of blocks, or auto."""
+def _number_or_auto(kind: type[int] | type[float]) -> Callable[[Any, Any, str], Any]:
+    """A number, or auto."""
+
+    def convert(ctx: Any, param: Any, value: str) -> Any:
+        try:
+            return value if value == "auto" else kind(value)
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            raise click.BadParameter(f"{value!r} is neither {what} nor auto.") from None
+
+    return convert
+
+
+def _block_weights(ctx: Any, param: Any, value: str) -> Any:
+    """A word for how to weigh blocks, or one number per block: 1,0.5."""
+    words = {"auto": "auto", "fit": "fit", "equal": None}
+    if value in words:
+        return words[value]
     try:
-        return value if value == "auto" else int(value)
+        return [float(part) for part in value.split(",")]
     except ValueError:
-        raise click.BadParameter(f"{value!r} is neither a number nor auto.") from None
+        raise click.BadParameter(
+            f"{value!r} is none of auto, fit, equal, and not one number per block: 1,0.5."
+        ) from None
 
 
 def finite(ctx: Any, param: Any, value: float) -> float:
@@ -149,9 +168,11 @@ model_options = stack(
     click.option(
         "-k",
         "--n-components",
-        metavar="INT[,INT...]",
+        metavar="INT[,INT...]|auto",
+        default="auto",
+        show_default=True,
         callback=_components,
-        help="Kernels: one number, or one per block.  [default: by rows, features and classes]",
+        help="Kernels: one number, or one per block; auto goes by rows, features and classes.",
     ),
     click.option(
         "-r",
@@ -159,10 +180,10 @@ model_options = stack(
         metavar="INT|auto",
         default="auto",
         show_default=True,
-        callback=_blocks,
-        help="Blocks of features; auto makes them of at most 16.",
+        callback=_number_or_auto(int),
+        help="Blocks of features; auto makes them of at most 100.",
     ),
-    _parameter("partition", "How features are dealt out.", click.Choice(ARRANGEMENTS)),
+    _parameter("partition", "How features are dealt out.", click.Choice([*ARRANGEMENTS, "ica"])),
     _parameter("covariance_type", "Form of the kernels.", click.Choice(list(STRUCTURES))),
     _parameter("init", "Where EM starts.", click.Choice(list(METHODS))),
     click.option(
@@ -174,17 +195,55 @@ model_options = stack(
         help="Range of the means of the random start.",
     ),
     _parameter("init_scale", "Standard deviation of the random start's kernels.", float),
+    _parameter("own_mass", "Share of a class's weight that its own kernels start with.", float),
     _parameter("n_init", "Starts, of which the best is kept.", int),
     click.option(
         "--reg-covar",
         type=float,
         help="Smallest variance of a kernel, relative to that of the data.  [default: 1e-6; 0.1"
-        " below 10,000 rows or with categories]",
+        " with categories]",
+    ),
+    click.option(
+        "--shrinkage",
+        metavar="FLOAT|auto",
+        default="auto",
+        show_default=True,
+        callback=_number_or_auto(float),
+        help="Pseudo-rows of each kernel with the common covariance; auto takes one more than the"
+        " features of a block.",
+    ),
+    _parameter("shrinkage_target", "What covariances shrink to.", click.Choice(TARGETS)),
+    _parameter("weight_smoothing", "Pseudo-rows of each class, spread over its kernels.", float),
+    click.option(
+        "--reseed/--no-reseed",
+        default=_DEFAULTS["reseed"],
+        show_default=True,
+        help="Put kernels that run empty elsewhere.",
     ),
     _parameter("max_iter", "EM passes at most.", int),
     _parameter("tol", "Gain in log likelihood per row below which training stops.", float),
     click.option(
-        "--early-stopping", is_flag=True, help="Keep the pass with the best validation accuracy."
+        "--block-weights",
+        metavar="auto|fit|equal|FLOAT,...",
+        default="auto",
+        show_default=True,
+        callback=_block_weights,
+        help="Weights of the blocks: fitted to held-out rows, equal, or one number per block.",
+    ),
+    click.option(
+        "--discriminative-iter",
+        metavar="INT|auto",
+        default="auto",
+        show_default=True,
+        callback=_number_or_auto(int),
+        help="Discriminative passes after EM, at most.",
+    ),
+    _parameter("discriminative_smoothing", "Rows of EM's kernels that such a pass adds.", float),
+    click.option(
+        "--early-stopping/--no-early-stopping",
+        default=None,
+        help="Keep the pass with the best validation accuracy, also of EM's; or the last one."
+        "  [default: the best discriminative pass, from 1,000 rows on]",
     ),
     _parameter("n_iter_no_change", "Passes without a better one that end early stopping.", int),
     click.option(

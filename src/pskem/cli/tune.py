@@ -1,4 +1,4 @@
-"""pskem tune: choose K, blocks and covariance type by cross-validation."""
+"""pskem tune: choose K, blocks, covariances and shrinkage by cross-validation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pskem.cli.learning import read_task, training_facts
 from pskem.cli.options import finite, learning_options
 
 if TYPE_CHECKING:
-    from pskem.workflow import Search, Task, Trial
+    from pskem.selection import Trial
+    from pskem.workflow import Search, Task
 
 __all__ = ["tune"]
 
@@ -56,9 +57,9 @@ def tune(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Choose K, blocks and covariance type for DATA by cross-validation, and save the best.
+    """Choose K, blocks, covariances and shrinkage for DATA, and save the best.
 
-    Settings with about as many kernels as fit would choose come first, then others, until the time
+    By cross-validation: what fit would choose comes first, then what is close to it, until the time
     budget is used up. The best by accuracy, and of equals by log loss, is trained on all rows and
     saved. The accuracy of the best of many is a little too good to be true: measure the model on
     rows that it has not seen.
@@ -93,7 +94,7 @@ def tune(
         )
         return
     table(
-        ["kernels", "blocks", "covariance", "accuracy", "+/-", "log loss", "seconds"],
+        ["kernels", "blocks", "covariance", "shrinkage", "accuracy", "+/-", "log loss", "seconds"],
         [_row(trial) for trial in found.trials[:SHOWN]],
         left=0,
     )
@@ -126,11 +127,12 @@ def _plain(trial: Trial) -> dict[str, Any]:
 
 
 def _row(trial: Trial) -> list[str]:
-    K, R, kind = trial.candidate
+    K, R, kind, pseudo = trial.candidate
     return [
         str(K),
         str(R),
         kind,
+        f"{pseudo:g}",
         percent(float(trial.accuracies.mean())),
         percent(float(np.std(trial.accuracies, ddof=1))),
         f"{trial.log_losses.mean():.4f}",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pskem.model import Block
 from pskem.persistence.arrays import PLAIN_KINDS, layout_of, with_layout
 from pskem.persistence.types import known_name, known_type
+from pskem.unmixing import Unmixing
 
 __all__ = ["CodecError", "Tree", "decode", "encode"]
 
@@ -29,6 +30,8 @@ NUMBER_TYPES: dict[str, type[Any]] = {
     "int64": np.int64,
     "int32": np.int32,
 }
+#: Immutable values of ours that fitted models hold, by their tags.
+VALUES: dict[str, type[Any]] = {"block": Block, "unmixing": Unmixing}
 #: Attributes that belong to a process, not to a model.
 TRANSIENT = frozenset({"_skl_callbacks", "_callback_fit_ctx", "_parent_callback_ctx"})
 DEEPEST = 50
@@ -80,9 +83,10 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
     if kind is np.random.RandomState:
         _, keys, position, has_gauss, gauss = value.get_state(legacy=True)
         return {"random_state": [_append(keys, arrays), position, has_gauss, gauss]}
-    if kind is Block:
-        state = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {"block": {name: inner(part, f".{name}") for name, part in state.items()}}
+    for tag, known in VALUES.items():
+        if kind is known:
+            state = {field.name: getattr(value, field.name) for field in fields(known)}
+            return {tag: {name: inner(part, f".{name}") for name, part in state.items()}}
     name = known_name(value)
     if name is not None:
         state = {key: part for key, part in vars(value).items() if key not in TRANSIENT}
@@ -200,11 +204,12 @@ def _decode_random_state(tree: Any, arrays: Arrays, inner: Inner) -> np.random.R
     return state
 
 
-def _decode_block(tree: Any, arrays: Arrays, inner: Inner) -> Block:
-    state = {name: inner(part) for name, part in tree["block"].items()}
-    if set(state) != {field.name for field in fields(Block)}:
-        raise CodecError(f"it holds a block with {', '.join(sorted(state))}")
-    return Block(**state)
+def _decode_value(tree: Any, arrays: Arrays, inner: Inner) -> Any:
+    tag = next(iter(tree))
+    state = {name: inner(part) for name, part in tree[tag].items()}
+    if set(state) != {field.name for field in fields(VALUES[tag])}:
+        raise CodecError(f"it holds a {tag} with {', '.join(sorted(state))}")
+    return VALUES[tag](**state)
 
 
 def _decode_estimator(tree: Any, arrays: Arrays, inner: Inner) -> Any:
@@ -235,6 +240,6 @@ _DECODERS: dict[str, Callable[[Any, Arrays, Inner], Any]] = {
     "array": _decode_array,
     "objects": _decode_objects,
     "random_state": _decode_random_state,
-    "block": _decode_block,
     "estimator": _decode_estimator,
+    **dict.fromkeys(VALUES, _decode_value),
 }

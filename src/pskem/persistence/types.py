@@ -10,7 +10,9 @@ __all__ = ["known_name", "known_type"]
 
 _MODULES = {
     "pskem.classifier": ["SharedKernelClassifier"],
+    "pskem.classifier_cv": ["SharedKernelClassifierCV"],
     "pskem.density": ["SharedKernelDensity"],
+    "pskem.ensemble": ["PartitionEnsemble"],
     "pskem.preprocessing.images": ["Deskew", "Downsample", "ImageNormalizer"],
     "sklearn.compose": ["ColumnTransformer"],
     "sklearn.decomposition": ["PCA", "FactorAnalysis", "FastICA", "TruncatedSVD"],

@@ -7,7 +7,17 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.structures.seam import COLLAPSED, LOG_2PI, FloatArray, Floored, Natural, Separate, Totals
+from pskem.structures.seam import (
+    COLLAPSED,
+    LOG_2PI,
+    Expected,
+    FloatArray,
+    Floored,
+    Gaussians,
+    Natural,
+    Separate,
+    Totals,
+)
 
 __all__ = ["Full", "Tied"]
 
@@ -104,6 +114,16 @@ class Full(Separate):
         covariances[:, b, a] = packed
         return totals.origins + shift, covariances  # Pulford (2022), eqs. (skemmu) and (skemP)
 
+    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
+        means, covariances = kernels
+        a, b = _upper_triangle(means.shape[1])
+        second = covariances[:, a, b] + means[:, a] * means[:, b]
+        return Expected(counts[:, None] * np.hstack([second, means]), np.zeros(()))
+
+    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
+        pooled = super().pool(covariances, masses, diagonal)
+        return pooled * np.eye(pooled.shape[1]) if diagonal else pooled
+
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         return _floor_matrices(covariances, floor)
 
@@ -127,6 +147,7 @@ class Tied:
 
     name = "tied"
     common_scale = False
+    keeps_apart = False
 
     def n_rows(self, m: int) -> int:
         return m
@@ -164,6 +185,19 @@ class Tied:
         colour = np.linalg.inv(natural.whitener)  # L
         covariance = colour @ (within / totals.total) @ colour.T
         return z @ colour.T, 0.5 * (covariance + covariance.T)  # Pulford (2022), eq. (mdacov)
+
+    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
+        z = kernels.means @ natural.whitener.T
+        spread = natural.whitener @ kernels.covariances @ natural.whitener.T
+        return Expected(counts[:, None] * z, counts.sum() * spread + (counts * z.T) @ z)
+
+    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
+        return np.diag(np.diag(covariances)) if diagonal else covariances
+
+    def shrink(
+        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
+    ) -> FloatArray:
+        return (masses.sum() * covariances + pseudo * target) / (masses.sum() + pseudo)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         covariance, n_collapsed = _floor_matrices(covariances[None], floor)

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 __all__ = [
     "COLLAPSED",
     "LOG_2PI",
+    "Expected",
     "FloatArray",
     "Floored",
+    "Gaussians",
     "Natural",
     "Separate",
     "Structure",
@@ -73,6 +75,20 @@ class Totals(NamedTuple):
     origins: FloatArray
 
 
+class Gaussians(NamedTuple):
+    """Means (K, m) about the origins, and covariances in the structure's shape."""
+
+    means: FloatArray
+    covariances: FloatArray
+
+
+class Expected(NamedTuple):
+    """Sums of phi (K, d) and the structure's scatter, as in :class:`Totals`."""
+
+    sums: FloatArray
+    scatter: FloatArray
+
+
 class Floored(NamedTuple):
     """Covariances after the floor, and in how many directions each kernel (K,) had collapsed."""
 
@@ -89,6 +105,8 @@ class Structure(Protocol):
     name: str
     #: Whether all features of a block must be divided by one and the same scale.
     common_scale: bool
+    #: Whether every kernel has a covariance of its own, first in the shape of the covariances.
+    keeps_apart: bool
 
     def n_rows(self, m: int) -> int:
         """D - 1: the rows of phi, without the constant one."""
@@ -126,6 +144,23 @@ class Structure(Protocol):
         """New covariances, but the old ones for some kernels (K,), where they are kept apart."""
         ...
 
+    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
+        """The sums that so many samples (K,) of each kernel would have on average.
+
+        Estimating from them gives the kernels back.
+        """
+        ...
+
+    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
+        """The covariance within all kernels together, or its diagonal, as covariances of each."""
+        ...
+
+    def shrink(
+        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
+    ) -> FloatArray:
+        """Covariances averaged with the target, which counts as so many samples of a kernel."""
+        ...
+
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         """The nearest covariances, in likelihood, with no eigenvalue below the floor."""
         ...
@@ -146,6 +181,8 @@ class Structure(Protocol):
 class Separate:
     """Shared by the structures in which every kernel has a covariance of its own."""
 
+    keeps_apart = True
+
     def common(self, phi: FloatArray) -> float:
         return 0.0
 
@@ -153,4 +190,19 @@ class Separate:
         return np.zeros(())
 
     def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        return np.where(which.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+        return np.where(along(which, new), old, new)
+
+    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
+        pooled = (along(masses, covariances) * covariances).sum(axis=0) / masses.sum()
+        return np.broadcast_to(pooled, covariances.shape)
+
+    def shrink(
+        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
+    ) -> FloatArray:
+        share = along(masses / (masses + pseudo), covariances)
+        return share * covariances + (1.0 - share) * target
+
+
+def along(values: NDArray[Any], array: NDArray[Any]) -> NDArray[Any]:
+    """One value per kernel, (K,), in a shape that broadcasts against (K, ...)."""
+    return values.reshape(-1, *[1] * (array.ndim - 1))

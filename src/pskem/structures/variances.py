@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from pskem.structures.seam import COLLAPSED, LOG_2PI, FloatArray, Floored, Natural, Separate, Totals
+from pskem.structures.seam import (
+    COLLAPSED,
+    LOG_2PI,
+    Expected,
+    FloatArray,
+    Floored,
+    Gaussians,
+    Natural,
+    Separate,
+    Totals,
+)
 
 __all__ = ["Diagonal", "Spherical"]
 
@@ -45,6 +55,12 @@ class Diagonal(Separate):
         moments = totals.sums / totals.masses[:, None]
         shift = moments[:, m:]
         return totals.origins + shift, moments[:, :m] - shift * shift
+
+    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
+        means, variances = kernels
+        return Expected(
+            counts[:, None] * np.hstack([variances + means * means, means]), np.zeros(())
+        )
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)
@@ -94,6 +110,11 @@ class Spherical(Separate):
         moments = totals.sums / totals.masses[:, None]
         shift = moments[:, 1:]
         return totals.origins + shift, (moments[:, 0] - (shift * shift).sum(axis=1)) / m
+
+    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
+        means, variances = kernels
+        squares = means.shape[1] * variances + (means * means).sum(axis=1)
+        return Expected(counts[:, None] * np.column_stack([squares, means]), np.zeros(()))
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)

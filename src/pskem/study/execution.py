@@ -154,9 +154,9 @@ def _train(
             for rows in watched
         ]
     if method.has_passes:
-        settings = {"n_components": None, "reg_covar": None, **settings}
-        bare = method.make(settings, run.seed, threads)
-        model = complete(bare, encoder, material.task, *X.shape)
+        left = {"n_components": "auto", "reg_covar": None}
+        bare = method.make({**left, **settings}, run.seed, threads)
+        model = complete(bare, encoder, X, material.y[train])
     else:
         model = method.make(settings, run.seed, threads)
     return method.train(model, Sample(X, material.y[train]), others)

@@ -4,33 +4,56 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from pskem import checks
 from pskem.classifier import SharedKernelClassifier
+from pskem.ensemble import PartitionEnsemble
 from pskem.fitting import check_common
 from pskem.model import HELD, Block, block_log_likelihoods, shared_proportion
 from pskem.parallel import workers
 from pskem.partition import ARRANGEMENTS
+from pskem.workflow import hold_out
 
 __all__ = ["METHODS", "OURS", "RESERVED", "Method", "Sample", "Trace"]
 
 OURS = "shared-kernels"
 #: Settings that are the runner's, whatever the classifier.
 RUNNERS = frozenset({"n_jobs", "random_state", "verbose", "warm_start"})
-#: Settings that a study does not take: it makes all passes from one start and chooses among them.
+#: Settings that a study of passes does not take: it makes all EM passes from one start and chooses
+#: among them.
 RESERVED = RUNNERS | {
+    "block_weights",
+    "discriminative_iter",
+    "discriminative_smoothing",
     "early_stopping",
     "n_init",
     "n_iter_no_change",
     "tol",
     "validation_fraction",
 }
+#: The paper's training, to which a study adds what it names: the classifier's own defaults go
+#: beyond it.
+PLAIN: Mapping[str, Any] = {
+    "n_components": 20,
+    "init": "k-means++",
+    "own_mass": 0.9,
+    "shrinkage": 0.0,
+    "shrinkage_target": "pooled",
+    "reseed": False,
+    "block_weights": None,
+    "discriminative_iter": 0,
+    "early_stopping": False,
+}
+#: Training rows by which the settings of a tuned classifier are chosen, at most, and the folds.
+TUNING_ROWS = 6000
+TUNING_FOLDS = 3
 #: Megabytes of kernel values that a support vector machine may keep.
 SVM_CACHE = 1000
 
@@ -101,7 +124,7 @@ class SharedKernels(NamedTuple):
         return dict(settings)
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        check_common(SharedKernelClassifier(**settings))
+        check_common(SharedKernelClassifier(**{**PLAIN, **settings}))
         if settings.get("n_blocks", "auto") != "auto":
             checks.check_integer("n_blocks", settings["n_blocks"], 1)
         if not isinstance(settings.get("partition", []), list):
@@ -109,10 +132,11 @@ class SharedKernels(NamedTuple):
         if not isinstance(settings.get("priors", []), list):
             checks.check_choice("priors", settings["priors"], ["uniform"])
         K = settings.get("n_components", 1)
-        checks.check_n_components(K, max(1, len(K)) if isinstance(K, list) else 1)
+        checks.check_n_components(K, [1] * max(1, len(K)) if isinstance(K, list) else [1])
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
-        return SharedKernelClassifier(**settings, tol=0.0, random_state=seed, n_jobs=threads)
+        given = {**PLAIN, **settings}
+        return SharedKernelClassifier(**given, tol=0.0, random_state=seed, n_jobs=threads)
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
         classes, counts = np.unique(sample.y, return_counts=True)
@@ -169,7 +193,9 @@ class Conventional(NamedTuple):
         return {**self.usual, **settings}
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        self.make(settings, 0, 1)._validate_params()
+        model = self.make(settings, 0, 1)
+        validate = getattr(model, "_check_parameters", None) or model._validate_params
+        validate()
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
         mine: dict[str, Any] = {"n_jobs": threads} if self.parallel else {}
@@ -178,10 +204,76 @@ class Conventional(NamedTuple):
         return self.kind(**settings, **self.fixed, **self.machine, **mine)
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
+        return train_once(model, sample, watched)
+
+
+def train_once(model: Any, sample: Sample, watched: list[Sample]) -> Trace:
+    """The trace of a classifier without passes: fitted, and then judged."""
+    start = time.perf_counter()
+    model.fit(sample.X, sample.y)
+    seconds = time.perf_counter() - start
+    return Trace([[float(model.score(X, y))] for X, y in watched], [], [], seconds)
+
+
+class Ensemble(NamedTuple):
+    """Ours, multiplied over partitions; settings are those of its members and their number."""
+
+    has_passes: bool = False
+
+    def parameters(self) -> set[str]:
+        return {"n_estimators", *SharedKernelClassifier().get_params()} - RUNNERS
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {"partition": "random", **settings}
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        model = self.make(settings, 0, 1)
+        checks.check_integer("n_estimators", model.n_estimators, 1)
+        model.estimator._check_parameters()
+
+    def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
+        members = {key: value for key, value in settings.items() if key != "n_estimators"}
+        number = {key: value for key, value in settings.items() if key == "n_estimators"}
+        member = SharedKernelClassifier(**members, n_jobs=threads)
+        return PartitionEnsemble(member, **number, partition=None, random_state=seed)
+
+    def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
+        return train_once(model, sample, watched)
+
+
+class Tuned(NamedTuple):
+    """A conventional classifier whose settings cross-validation of training rows chooses."""
+
+    base: Conventional
+    grid: Mapping[str, Sequence[Any]]
+    has_passes: bool = False
+
+    def parameters(self) -> set[str]:
+        return self.base.parameters() - set(self.grid)
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return self.base.complete(settings)
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        self.base.check(settings)
+
+    def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
+        from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+        folds = StratifiedKFold(TUNING_FOLDS, shuffle=True, random_state=seed)
+        model = self.base.make(settings, seed, threads)
+        return GridSearchCV(model, self.grid, cv=folds, refit=False)
+
+    def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
         start = time.perf_counter()
-        model.fit(sample.X, sample.y)
+        rows = np.arange(len(sample.y))
+        if len(rows) > TUNING_ROWS:
+            _, rows = hold_out(sample.y, TUNING_ROWS / len(rows), model.cv.random_state)
+        model.fit(sample.X[rows], sample.y[rows])
+        best = clone(model.estimator).set_params(**model.best_params_)
         seconds = time.perf_counter() - start
-        return Trace([[float(model.score(X, y))] for X, y in watched], [], [], seconds)
+        trace = train_once(best, sample, watched)
+        return trace._replace(seconds=trace.seconds + seconds)
 
 
 _CACHE = {"cache_size": SVM_CACHE}
@@ -202,4 +294,30 @@ METHODS: dict[str, Method] = {
     ),
     "knn": Conventional("sklearn.neighbors.KNeighborsClassifier", parallel=True),
     "bagged-trees": Conventional("sklearn.ensemble.BaggingClassifier", parallel=True),
+    "hist-gradient-boosting": Conventional("sklearn.ensemble.HistGradientBoostingClassifier"),
+    "pskem": Conventional("pskem.classifier.SharedKernelClassifier", parallel=True),
+    "pskem-cv": Conventional(
+        # Without a time budget, so that the machine does not choose.
+        "pskem.classifier_cv.SharedKernelClassifierCV",
+        {"time_budget": None},
+        parallel=True,
+    ),
+    "pskem-ensemble": Ensemble(),
+}
+METHODS |= {
+    "tuned-qda": Tuned(
+        Conventional("sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis"),
+        {"reg_param": [1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3]},
+    ),
+    "tuned-rbf-svm": Tuned(
+        Conventional(_SVC, {"kernel": "rbf"}, machine=_CACHE), {"C": [0.3, 1.0, 3.0, 10.0, 30.0]}
+    ),
+    "tuned-knn": Tuned(
+        Conventional("sklearn.neighbors.KNeighborsClassifier", parallel=True),
+        {"n_neighbors": [1, 3, 5, 9, 15, 25], "weights": ["uniform", "distance"]},
+    ),
+    "tuned-hist-gradient-boosting": Tuned(
+        Conventional("sklearn.ensemble.HistGradientBoostingClassifier"),
+        {"learning_rate": [0.05, 0.1, 0.2], "max_iter": [100, 300]},
+    ),
 }

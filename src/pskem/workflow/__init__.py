@@ -3,16 +3,13 @@
 from pskem.workflow.predictor import Predictor
 from pskem.workflow.task import Task
 from pskem.workflow.training import Trained, check_model_place, complete, hold_out, train
-from pskem.workflow.tuning import Candidate, Search, Trial, candidates, tune
+from pskem.workflow.tuning import Search, tune
 
 __all__ = [
-    "Candidate",
     "Predictor",
     "Search",
     "Task",
     "Trained",
-    "Trial",
-    "candidates",
     "check_model_place",
     "complete",
     "hold_out",

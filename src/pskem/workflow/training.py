@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from pskem.automatic import suggest_n_components
 from pskem.checks import check_n_components
 from pskem.classifier import SharedKernelClassifier
+from pskem.dependence import within_class_dependence
 from pskem.files import check_place
 from pskem.model import count_at_floor
-from pskem.partition import partition_features
+from pskem.partition import ARRANGEMENTS, partition_features
 from pskem.persistence import ModelFileError, read_header, save
+from pskem.structures import FloatArray
 from pskem.tables import TableError, category_features, unknown_allowed
 from pskem.training import split
 from pskem.workflow.task import Task
@@ -25,70 +28,62 @@ __all__ = [
     "check_model_place",
     "complete",
     "hold_out",
-    "suggest_n_components",
-    "suggest_reg_covar",
     "train",
 ]
 
-#: Training samples per kernel and parameter of its mean that the suggested K leaves.
-SAMPLES_PER_MEAN = 5
-#: Kernels for every class that are suggested at least, and kernels at most.
-FEWEST_PER_CLASS = 2
-LARGEST_SUGGESTION = 64
-#: The suggested floor where few samples, or indicators of categories, make kernels collapse: a
-#: kernel that has seen one category should not rule out the others.
-HIGH_FLOOR = 0.1
-FEW_ROWS = 10_000
-
-
-def suggest_n_components(
-    n_samples: int, n_features: int, n_classes: int, n_blocks: int | str
-) -> int:
-    """A number of kernels that so many samples can bear, and a few for every class."""
-    m = max(map(len, partition_features(n_features, n_blocks)))
-    most = min(n_samples // (SAMPLES_PER_MEAN * (m + 1)), LARGEST_SUGGESTION)
-    return max(most, FEWEST_PER_CLASS * n_classes)
-
-
-def suggest_reg_covar(task: Task) -> float:
-    """The estimator's own floor for large tables of numbers, a higher one for others."""
-    default: float = SharedKernelClassifier().reg_covar
-    return HIGH_FLOOR if task.columns.categorical or len(task.y) < FEW_ROWS else default
+#: The floor where there are indicators of categories: a kernel that has seen one category should
+#: not rule out the others.
+CATEGORY_FLOOR = 0.1
 
 
 def complete(
-    classifier: SharedKernelClassifier,
-    encoder: Pipeline,
-    task: Task,
-    n_samples: int,
-    n_features: int,
+    classifier: SharedKernelClassifier, encoder: Pipeline, X: FloatArray, y: NDArray[Any]
 ) -> SharedKernelClassifier:
-    """A copy of the classifier with settings from the data where it has None, and its blocks.
+    """A copy of the classifier with blocks for categories, and a floor that suits them.
 
-    The features of each category make a block of their own, with a kernel for each of its values:
-    in one block with numbers, kernels would gather around categories, also around those that tell
-    nothing of the class. The settings of blocks and kernels are for the numbers.
+    The features of each category make a block with a kernel for each of its values, which all
+    classes share: a table of frequencies. In one block with numbers, kernels would gather around
+    categories, also around those that tell nothing of the class. The settings of blocks and
+    kernels are for the numbers.
     """
     model = clone(classifier)
     categories = category_features(encoder)
-    numbers = np.setdiff1d(np.arange(n_features), np.concatenate([[-1], *categories]))
-    if model.n_components is None:
-        n_classes = len(np.unique(task.y))
-        K = suggest_n_components(n_samples, max(1, len(numbers)), n_classes, model.n_blocks)
-        model.set_params(n_components=K)
     if model.reg_covar is None:
-        model.set_params(reg_covar=suggest_reg_covar(task))
+        floor = CATEGORY_FLOOR if categories else SharedKernelClassifier().reg_covar
+        model.set_params(reg_covar=floor)
     if not categories:
         return model
+    if isinstance(model.partition, str) and model.partition == "ica":
+        raise TableError(
+            "partition='ica' mixes all features, and categories need blocks of their own. Choose"
+            f" another partition ({', '.join(ARRANGEMENTS)}), or leave the categories out."
+        )
+    numbers = np.setdiff1d(np.arange(X.shape[1]), np.concatenate(categories))
+    _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     parts: list[NDArray[np.intp]] = []
-    kernels: list[int] = []
     if len(numbers):
-        settings = (model.n_blocks, model.partition, model.random_state)
-        parts = [numbers[part] for part in partition_features(len(numbers), *settings)]
-        kernels = check_n_components(model.n_components, len(parts))
-    kernels += [len(features) + 1 for features in categories]
+        parts = [numbers[part] for part in _deal(model, X[:, numbers], labels)]
+    suggested = [suggest_n_components(counts, len(part)) for part in parts]
+    kernels = check_n_components(model.n_components, suggested) if parts else []
+    values = [np.unique(X[:, features], axis=0) for features in categories]
     blocks = [features.tolist() for features in (*parts, *categories)]
-    return model.set_params(n_blocks="auto", partition=blocks, n_components=kernels)
+    return model.set_params(
+        n_blocks="auto",
+        partition=blocks,
+        n_components=[*kernels, *map(len, values)],
+        means_init=[*[None] * len(parts), *values] if len(blocks) > 1 else values[0],
+    )
+
+
+def _deal(
+    model: SharedKernelClassifier, X: FloatArray, labels: NDArray[np.intp]
+) -> list[NDArray[np.intp]]:
+    """Blocks of the features of X, as the classifier would deal them out."""
+    dependence = None
+    if isinstance(model.partition, str) and model.partition == "dependence":
+        dependence = within_class_dependence(X, labels)
+    settings = (model.n_blocks, model.partition, model.random_state)
+    return partition_features(X.shape[1], *settings, dependence=dependence)
 
 
 def check_model_place(path: Any) -> None:
@@ -127,7 +122,7 @@ class Trained(NamedTuple):
     @property
     def ending(self) -> str:
         model = self.classifier
-        if model.early_stopping:
+        if model.early_stopping is True:
             return f"pass {model.best_iter_} kept"
         return "converged" if model.converged_.all() else "not converged"
 
@@ -173,24 +168,25 @@ def train(
 ) -> Trained:
     """Train a pipeline on a task, with a part of the rows held out to watch.
 
-    The held-out rows are not seen by any step. With early stopping they choose the pass. Settings
-    of the classifier that are None are completed from the data.
+    The held-out rows are seen neither by the encoder nor by EM. Unless ``early_stopping`` is False
+    they choose the pass and weigh the blocks. Where ``reg_covar`` is None it follows from the data.
     """
     rows, held_out = hold_out(task.y, validation_fraction, classifier.random_state)
-    if classifier.early_stopping and not len(held_out):
+    if classifier.early_stopping is True and not len(held_out):
         raise TableError(
             "Early stopping needs rows to validate on: hold out a larger fraction, or train"
             " without it."
         )
     encoder = clone(task.encoder)
     X, y = encoder.fit_transform(task.X.iloc[rows]), task.y[rows]
-    model = complete(classifier, encoder, task, *X.shape)
+    model = complete(classifier, encoder, X, y)
     watched: dict[str, Any] = {}
     if len(held_out):
         with unknown_allowed():
             X_val = encoder.transform(task.X.iloc[held_out])
         watched = {"X_val": X_val, "y_val": task.y[held_out]}
-    model.fit(X, y, **watched)
+    # Rows that choose something can no longer measure it.
+    model.fit(X, y, **(watched if classifier.early_stopping is True else {}))
     validated = float(model.score(watched["X_val"], watched["y_val"])) if watched else None
     accuracy = float(model.score(X, y))
     model.set_params(verbose=0)

@@ -1,101 +1,38 @@
-"""Choose K, blocks and covariance type by cross-validation, within a time budget."""
+"""Choose settings for a table by cross-validation, each fold with its own encoder."""
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Sequence
-from itertools import product
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from pskem import selection
 from pskem.classifier import SharedKernelClassifier
+from pskem.selection import Candidate, Fold, Trial, by_folds, make_candidates
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError, category_features, unknown_allowed
 from pskem.workflow.task import Task
-from pskem.workflow.training import complete, hold_out, suggest_n_components
+from pskem.workflow.training import complete, hold_out
 
-__all__ = ["Candidate", "Search", "Trial", "candidates", "make_folds", "tune"]
+__all__ = ["EncodedFold", "Search", "make_folds", "tune"]
 
-FloatArray = NDArray[np.floating]
-
-KERNELS = (1, 2, 4, 8, 16, 32, 64, 128)
-#: Features per block that are tried, besides one block for all.
-BLOCK_SIZES = (16, 8)
-#: Training samples per kernel, at least.
-SAMPLES_PER_KERNEL = 10
-SMALLEST_PROBABILITY = 1e-15
 #: Rows that a search uses at most, and the share of its time that may go into encoding folds.
 MOST_ROWS = 20_000
 FOLDS_SHARE = 0.3
 
 
-class Fold(NamedTuple):
-    """A training part, its fitted encoder and a test part."""
+class EncodedFold(NamedTuple):
+    """A fold and the encoder that its training part made."""
 
     encoder: Pipeline
-    X: FloatArray
-    y: NDArray[Any]
-    X_test: FloatArray
-    y_test: NDArray[Any]
+    fold: Fold
 
 
-class Candidate(NamedTuple):
-    """Settings to try."""
-
-    n_components: int
-    n_blocks: int
-    covariance_type: str
-
-    def cost(self, n_samples: int, n_features: int) -> float:
-        """Multiplications of an EM pass, about."""
-        m = n_features / self.n_blocks
-        rows = m * (m + 3) / 2 if self.covariance_type == "full" else 2 * m
-        return n_samples * self.n_blocks * self.n_components * (rows + 10)
-
-
-class Trial(NamedTuple):
-    """A candidate with the accuracy and the log loss of each fold."""
-
-    candidate: Candidate
-    accuracies: FloatArray
-    log_losses: FloatArray
-    seconds: float
-
-    @property
-    def merit(self) -> tuple[float, float]:
-        """Accuracy first; of equals, the better probabilities."""
-        return float(self.accuracies.mean()), -float(self.log_losses.mean())
-
-
-def candidates(n_samples: int, n_features: int, n_classes: int) -> list[Candidate]:
-    """A grid of settings that suit the data.
-
-    Those with about as many kernels as would be suggested come first, the cheapest of them before
-    others: time may end the search early.
-    """
-    if n_features == 0:  # categories alone have a kernel for each value
-        return [Candidate(1, 1, kind) for kind in STRUCTURES]
-    blocks = sorted({1, *(-(-n_features // size) for size in BLOCK_SIZES)})
-    fewest = max(1, n_classes // 2)
-    most = max(fewest, n_samples // SAMPLES_PER_KERNEL)
-    kernels = [K for K in KERNELS if fewest <= K <= most] or [fewest]
-    grid = (Candidate(*settings) for settings in product(kernels, blocks, STRUCTURES))
-    suggested = suggest_n_components(n_samples, n_features, n_classes, "auto")
-
-    def rank(candidate: Candidate) -> tuple[float, float, Candidate]:
-        distance = abs(np.log2(candidate.n_components / suggested))
-        return round(distance), candidate.cost(n_samples, n_features), candidate
-
-    return sorted(grid, key=rank)
-
-
-def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> list[Fold]:
+def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> list[EncodedFold]:
     """Encoded folds, each class in each of them as far as it goes.
 
     The encoder is fitted on the training part of each fold alone. After the first two, folds are
@@ -106,7 +43,7 @@ def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> 
     start = time.monotonic()
     _, counts = np.unique(task.y, return_counts=True)
     splitter = StratifiedKFold(min(n_folds, int(counts.min())), shuffle=True, random_state=seed)
-    folds: list[Fold] = []
+    folds: list[EncodedFold] = []
     for train, test in splitter.split(np.zeros(len(task.y)), task.y):
         if len(folds) >= 2 and time.monotonic() - start > seconds:
             break
@@ -116,7 +53,7 @@ def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> 
         X = encoder.fit_transform(task.X.iloc[train])
         with unknown_allowed():
             X_test = encoder.transform(task.X.iloc[test])
-        folds.append(Fold(encoder, X, task.y[train], X_test, task.y[test]))
+        folds.append(EncodedFold(encoder, Fold(X, task.y[train], X_test, task.y[test])))
     return folds
 
 
@@ -152,38 +89,25 @@ def tune(
         _, rows = hold_out(task.y, MOST_ROWS / len(task.y), classifier.random_state)
         task = task._replace(X=task.X.iloc[rows], y=task.y[rows])
     folds = make_folds(task, n_folds, classifier.random_state, FOLDS_SHARE * budget)
-    n_samples, n_features = folds[0].X.shape
+    first = folds[0].fold
+    n_samples, n_features = first.X.shape
     n_numbers = n_features - sum(map(len, category_features(folds[0].encoder)))
-    grid = candidates(n_samples, n_numbers, len(np.unique(task.y)))
-    trials: list[Trial] = []
-    rate = 0.0  # seconds per unit of cost; for small costs this is mostly overhead
-    for i, candidate in enumerate(grid):
-        cost = candidate.cost(n_samples, n_numbers)
-        if trials and time.monotonic() - start + rate * cost > budget:
-            continue
-        trial = _try(clone(classifier).set_params(reg_covar=None), candidate, task, folds)
-        rate = trial.seconds / cost
-        trials.append(trial)
-        observe(trial, i + 1, len(grid) - i - 1)
-    trials.sort(key=lambda trial: trial.merit, reverse=True)
+    _, counts = np.unique(first.y, return_counts=True)
+    if n_numbers:
+        grid = make_candidates(counts, n_numbers, covariance_type=list(STRUCTURES))
+    else:  # categories alone have a kernel for each value
+        grid = [Candidate(1, 1, kind, 1.0) for kind in STRUCTURES]
+
+    def make(candidate: Candidate) -> Iterator[tuple[SharedKernelClassifier, Fold]]:
+        model = clone(classifier).set_params(**candidate._asdict(), reg_covar=None)
+        for encoder, fold in folds:
+            yield complete(model, encoder, fold.X, fold.y), fold
+
+    trials = selection.search(
+        grid,
+        lambda candidate: candidate.cost(n_samples, max(1, n_numbers)),
+        by_folds(make),
+        budget - (time.monotonic() - start),
+        observe,
+    )
     return Search(trials, len(grid), len(task.y), len(folds))
-
-
-def _try(
-    classifier: SharedKernelClassifier, candidate: Candidate, task: Task, folds: Sequence[Fold]
-) -> Trial:
-    accuracies, losses = [], []
-    start = time.monotonic()
-    classifier.set_params(**candidate._asdict())
-    for fold in folds:
-        model = complete(classifier, fold.encoder, task, *fold.X.shape)
-        with warnings.catch_warnings():
-            # Many candidates are too large for the data; the table shows that they lose.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(fold.X, fold.y)
-        proba = model.predict_proba(fold.X_test)
-        own = proba[np.arange(len(fold.y_test)), np.searchsorted(model.classes_, fold.y_test)]
-        accuracies.append(np.mean(model.classes_[proba.argmax(axis=1)] == fold.y_test))
-        losses.append(-np.log(np.maximum(own, SMALLEST_PROBABILITY)).mean())
-    seconds = time.monotonic() - start
-    return Trial(candidate, np.array(accuracies), np.array(losses), seconds)

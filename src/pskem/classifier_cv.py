@@ -1,0 +1,297 @@
+"""The classifier that chooses its own size, in the manner of scikit-learn's CV estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from pskem import checks
+from pskem.classifier import SharedKernelClassifier
+from pskem.fitting import all_or_nothing, draw_seeds
+from pskem.partition import partition_features
+from pskem.prediction import BlockPredictor
+from pskem.selection import Candidate, Fold, Trial, by_bic, by_folds, make_candidates, search
+from pskem.structures import STRUCTURES, FloatArray
+from pskem.training import split
+
+__all__ = ["SharedKernelClassifierCV"]
+
+#: Fitted attributes of the best estimator from which predictions follow.
+TAKEN = (
+    "block_weights_",
+    "blocks_",
+    "class_prior_",
+    "classes_",
+    "temperature_",
+    "unmixing_",
+)
+
+
+class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
+    """Shared kernel classifier whose size is chosen by cross-validation or BIC.
+
+    Settings are tried one after the other, the likely ones first, until the time is used up; the
+    best is fitted to all samples. The fitted model is :attr:`best_estimator_`, and this estimator
+    predicts as it does.
+
+    Parameters
+    ----------
+    estimator : SharedKernelClassifier or None, default=None
+        The classifier whose other settings are used; None is one with default settings.
+    n_components : "auto" or list of int, default="auto"
+        Numbers of kernels to try: K of every block. ``"auto"`` tries 1, 2, 4, 8 and 16 for every
+        class, as far as there are 10 samples for each.
+    n_blocks : "auto" or list of int, default="auto"
+        Numbers of blocks to try. ``"auto"`` tries blocks of at most 100, 32 and 16 features.
+    covariance_type : str or list of str, default="full"
+        Forms of the kernels to try.
+    shrinkage : "auto" or list of float, default="auto"
+        Pseudo-samples to try. ``"auto"`` tries 1, 5 and 0.2 times what the classifier would take.
+    selection : {"validation", "bic"}, default="validation"
+        What decides: the accuracy in cross-validation and, of equals, the log loss; or the Bayesian
+        information criterion of a fit by EM alone, which needs one fit instead of `cv`, and judges
+        how well the samples are described, not how well they are classified.
+    cv : int, float, cross-validation generator or iterable, default=5
+        Folds. An integer makes stratified, shuffled ones, as many as the smallest class allows; a
+        number below 1 holds out that part of the samples, once.
+    max_samples : int, default=20000
+        The search uses so many samples at most; the best settings are fitted to all.
+    time_budget : float or None, default=60.0
+        Seconds that the search may take, without the last fit. The first settings are tried in any
+        case; None tries all. With the same budget a faster machine may choose other settings.
+    random_state : int, RandomState instance or None, default=None
+        Source of randomness of the folds, and of the classifier if it has none.
+    n_jobs : int or None, default=None
+        Number of threads of every fit.
+    verbose : int, default=0
+        1 prints a line for every trial.
+
+    Attributes
+    ----------
+    best_estimator_ : SharedKernelClassifier
+        Fitted to all samples.
+    best_params_ : dict
+    best_score_ : float
+        Mean accuracy of the best settings over the folds, or minus its BIC.
+    cv_results_ : dict of ndarray
+        As for scikit-learn's searches: ``params``, ``param_*``, ``mean_test_score``,
+        ``std_test_score``, ``split*_test_score``, ``rank_test_score``, ``mean_log_loss``, ``bic``
+        and ``seconds``, in the order of the trials' ranks.
+    n_candidates_ : int
+        Settings that there were to try.
+    classes_, class_prior_, blocks_, block_weights_, temperature_, unmixing_
+        Those of the best estimator.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    SharedKernelClassifier : The model itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from pskem import SharedKernelClassifierCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> search = SharedKernelClassifierCV(n_components=[3, 6], shrinkage=[5.0], random_state=0)
+    >>> search.fit(X, y).best_score_ > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        n_components: Any = "auto",
+        n_blocks: Any = "auto",
+        covariance_type: Any = "full",
+        shrinkage: Any = "auto",
+        selection: str = "validation",
+        cv: Any = 5,
+        max_samples: int = 20_000,
+        time_budget: float | None = 60.0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_components = n_components
+        self.n_blocks = n_blocks
+        self.covariance_type = covariance_type
+        self.shrinkage = shrinkage
+        self.selection = selection
+        self.cv = cv
+        self.max_samples = max_samples
+        self.time_budget = time_budget
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Search, and fit the best settings to all samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        self : SharedKernelClassifierCV
+        """
+        self._check_parameters()
+        with all_or_nothing(self):
+            frame = X
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+            check_classification_targets(y)
+            (seed,) = draw_seeds(self.random_state)
+            base = self._base(seed)
+            classes, labels = np.unique(y, return_inverse=True)
+            counts = np.bincount(labels)
+            rows = np.arange(len(y))
+            if len(rows) > self.max_samples:
+                _, rows = split(X, labels, self.max_samples / len(rows), len(classes), seed)
+            share = len(rows) / len(y)
+            candidates = make_candidates(
+                np.maximum(1, (counts * share).astype(np.intp)),
+                X.shape[1],
+                *(self._values(name) for name in Candidate._fields),
+            )
+            if not isinstance(base.partition, str):  # which says how many blocks there are
+                names = getattr(self, "feature_names_in_", None)
+                blocks = partition_features(X.shape[1], "auto", base.partition, None, names)
+                base.set_params(partition=blocks)  # trials do not see names
+                R = len(blocks)
+                candidates = list(dict.fromkeys(c._replace(n_blocks=R) for c in candidates))
+            trials = search(
+                candidates,
+                lambda candidate: candidate.cost(len(rows), X.shape[1]),
+                self._attempt(base, X[rows], y[rows], seed),
+                np.inf if self.time_budget is None else float(self.time_budget),
+                self._report,
+            )
+            best = trials[0]
+            model = clone(base).set_params(**best.candidate._asdict())
+            model.fit(frame, y)
+        self.best_estimator_ = model
+        self.best_params_ = best.candidate._asdict()
+        self.best_score_ = best.merit[0]
+        self.cv_results_ = _results(trials)
+        self.n_candidates_ = len(candidates)
+        for name in TAKEN:
+            setattr(self, name, getattr(model, name))
+        return self
+
+    def _check_parameters(self) -> None:
+        checks.check_choice("selection", self.selection, ["validation", "bic"])
+        if self.time_budget is not None:
+            checks.check_real("time_budget", self.time_budget, 0.0)
+        checks.check_integer("max_samples", self.max_samples, 2)
+        checks.check_n_jobs(self.n_jobs)
+        checks.check_integer("verbose", self.verbose, 0, boolean=True)
+        for name in ("n_components", "n_blocks"):
+            for value in self._values(name) or []:
+                checks.check_integer(name, value, 1)
+        for value in self._values("covariance_type") or []:
+            checks.check_choice("covariance_type", value, list(STRUCTURES))
+        for value in self._values("shrinkage") or []:
+            checks.check_real("shrinkage", value, 0.0)
+        if self.estimator is not None and not isinstance(self.estimator, SharedKernelClassifier):
+            raise ValueError(
+                f"estimator={self.estimator!r} must be a SharedKernelClassifier, or None for one"
+                " with default settings."
+            )
+
+    def _values(self, name: str) -> list[Any] | None:
+        """The values of a setting to try; None leaves them to the data."""
+        value = getattr(self, name)
+        if isinstance(value, str):
+            return None if value == "auto" and name != "covariance_type" else [value]
+        values = list(value) if np.iterable(value) else [value]
+        if not values:
+            raise ValueError(f"{name}={value!r} is empty; give 'auto' or the values to try.")
+        return values
+
+    def _base(self, seed: int) -> SharedKernelClassifier:
+        base = SharedKernelClassifier() if self.estimator is None else clone(self.estimator)
+        if base.random_state is None:
+            base.set_params(random_state=seed)
+        return base.set_params(n_jobs=self.n_jobs) if self.n_jobs is not None else base
+
+    def _attempt(
+        self,
+        base: SharedKernelClassifier,
+        X: FloatArray,
+        y: NDArray[Any],
+        seed: int,
+    ) -> Callable[[Candidate], Trial]:
+        if self.selection == "bic":
+            whole = Fold(X, y, X, y)
+            return by_bic(lambda c: [(clone(base).set_params(**c._asdict()), whole)])
+        folds = [Fold(X[a], y[a], X[b], y[b]) for a, b in self._splits(X, y, seed)]
+        return by_folds(lambda c: ((clone(base).set_params(**c._asdict()), fold) for fold in folds))
+
+    def _splits(self, X: FloatArray, y: NDArray[Any], seed: int) -> list[tuple[Any, Any]]:
+        from sklearn.model_selection import StratifiedKFold, check_cv
+
+        if isinstance(self.cv, float | np.floating):
+            checks.check_real("cv", self.cv, 0.0, 1.0, strict=True)
+            classes, labels = np.unique(y, return_inverse=True)
+            train, test = split(X, labels, float(self.cv), len(classes), seed)
+            if not len(test):
+                raise ValueError(
+                    f"cv={self.cv} of {len(y)} samples leaves none to judge by. Use a larger"
+                    " fraction, or a number of folds."
+                )
+            return [(train, test)]
+        if isinstance(self.cv, bool):
+            raise ValueError(f"cv={self.cv!r} is neither a number of folds nor a fraction.")
+        if not isinstance(self.cv, int | np.integer):
+            return list(check_cv(self.cv, y, classifier=is_classifier(self)).split(X, y))
+        checks.check_integer("cv", self.cv, 2)
+        smallest = int(np.unique(y, return_counts=True)[1].min())
+        if smallest < 2:
+            raise ValueError(
+                "cv needs two samples of every class at least, but the smallest has one sample."
+                " Leave such classes out, or set selection='bic'."
+            )
+        folds = StratifiedKFold(min(int(self.cv), smallest), shuffle=True, random_state=seed)
+        return list(folds.split(X, y))
+
+    def _report(self, trial: Trial, done: int, left: int) -> None:
+        if self.verbose:
+            settings = ", ".join(f"{k}={v}" for k, v in trial.candidate._asdict().items())
+            print(f"{settings}: {trial.merit[0]:.4f} in {trial.seconds:.1f} s, {left} left")
+
+
+def _results(trials: Sequence[Trial]) -> dict[str, Any]:
+    """What scikit-learn's searches call ``cv_results_``."""
+    scores = np.array([trial.accuracies for trial in trials])
+    by_bic = np.isfinite([trial.bic for trial in trials]).all()
+    results: dict[str, Any] = {
+        "params": np.array([trial.candidate._asdict() for trial in trials], dtype=object)
+    }
+    for name in Candidate._fields:
+        results[f"param_{name}"] = np.array([getattr(t.candidate, name) for t in trials])
+    if not by_bic:
+        for i, column in enumerate(scores.T):
+            results[f"split{i}_test_score"] = column
+    return results | {
+        "mean_test_score": np.array([trial.merit[0] for trial in trials]),
+        "std_test_score": np.zeros(len(trials)) if by_bic else scores.std(axis=1),
+        "rank_test_score": _ranks([trial.merit for trial in trials]),
+        "mean_log_loss": np.array([trial.log_losses.mean() for trial in trials]),
+        "bic": np.array([trial.bic for trial in trials]),
+        "seconds": np.array([trial.seconds for trial in trials]),
+    }
+
+
+def _ranks(merits: Sequence[tuple[float, float]]) -> NDArray[np.int32]:
+    """Ranks of merits that are sorted, the best first; equals share the better rank."""
+    return np.array([1 + merits.index(merit) for merit in merits], dtype=np.int32)

@@ -1,0 +1,177 @@
+"""Several models of the same data, over different partitions, multiplied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pskem import checks
+from pskem.classifier import SharedKernelClassifier
+from pskem.fitting import draw_seeds
+from pskem.likelihood import log_posterior
+from pskem.structures import FloatArray
+
+__all__ = ["PartitionEnsemble"]
+
+
+class PartitionEnsemble(ClassifierMixin, BaseEstimator):
+    """Product of shared kernel classifiers over several partitions of the features.
+
+    A partition ignores what features of different blocks tell about each other. Over several
+    random partitions, other pairs of features meet in each. The members' posterior probabilities
+    are combined by their geometric mean, p(c|x) ~ prod_i p_i(c|x)^(1/n).
+
+    Parameters
+    ----------
+    estimator : SharedKernelClassifier or None, default=None
+        What the members are clones of. None is one with default settings. It should have more
+        than one block, or there is nothing to partition.
+    n_estimators : int, default=5
+        Number of members.
+    partition : str, list of arrays or None, default="random"
+        Set on the members. None leaves the estimator's own; unless that is ``"random"``, the
+        members then differ in their starts only.
+    random_state : int, RandomState instance or None, default=None
+        Gives every member a seed of its own, whatever the estimator's own is.
+    n_jobs : int or None, default=None
+        Set on the members, which are fitted one after the other, each in so many threads. None
+        leaves the estimator's own. The result has the same bits for all.
+    verbose : int, default=0
+        Set on the members, whose fits then show their progress. 0 leaves the estimator's own.
+
+    Attributes
+    ----------
+    estimators_ : list of SharedKernelClassifier
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    SharedKernelClassifier : The members.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from pskem import PartitionEnsemble, SharedKernelClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> member = SharedKernelClassifier(n_components=3, n_blocks=4)
+    >>> PartitionEnsemble(member, 3, random_state=0).fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: SharedKernelClassifier | None = None,
+        n_estimators: int = 5,
+        *,
+        partition: str | Sequence[Any] | None = "random",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_estimators = n_estimators
+        self.partition = partition
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None) -> Self:
+        """Train the members.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        X_val, y_val : array-like, default=None
+            Validation data, as for :meth:`SharedKernelClassifier.fit`.
+
+        Returns
+        -------
+        self : PartitionEnsemble
+        """
+        members = self._members()
+        for member in members:
+            member.fit(X, y, X_val=X_val, y_val=y_val)
+        self.estimators_ = members
+        self.classes_ = members[0].classes_
+        self.n_features_in_ = members[0].n_features_in_
+        if hasattr(members[0], "feature_names_in_"):
+            self.feature_names_in_ = members[0].feature_names_in_
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
+    def _members(self) -> list[SharedKernelClassifier]:
+        """Unfitted members with their seeds."""
+        checks.check_integer("n_estimators", self.n_estimators, 1)
+        checks.check_n_jobs(self.n_jobs)
+        checks.check_integer("verbose", self.verbose, 0, boolean=True)
+        estimator = SharedKernelClassifier() if self.estimator is None else self.estimator
+        if not isinstance(estimator, SharedKernelClassifier):
+            raise ValueError(
+                f"estimator={self.estimator!r} must be a SharedKernelClassifier or None. Put steps"
+                " that come before it into a pipeline around the PartitionEnsemble."
+            )
+        settings: dict[str, Any] = {}
+        if self.partition is not None:
+            settings["partition"] = self.partition
+        if self.n_jobs is not None:
+            settings["n_jobs"] = self.n_jobs
+        if self.verbose:
+            settings["verbose"] = self.verbose
+        return [
+            clone(estimator).set_params(**settings, random_state=seed)
+            for seed in draw_seeds(self.random_state, self.n_estimators)
+        ]
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Log posterior probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        check_is_fitted(self, "estimators_")
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False, order="C")
+        parts = [member._log_posterior(member._unmixed(X)) for member in self.estimators_]
+        return log_posterior(np.mean(parts, axis=0))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Posterior probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        winners = self.predict_log_proba(X).argmax(axis=1)
+        return self.classes_[winners]

@@ -1,0 +1,194 @@
+"""Choose K, blocks, covariances and shrinkage by validation or BIC, within a time budget."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from pskem.automatic import suggest_n_components, suggest_shrinkage
+from pskem.classifier import SharedKernelClassifier
+from pskem.partition import partition_features
+from pskem.structures import STRUCTURES, FloatArray
+
+__all__ = [
+    "Candidate",
+    "Fold",
+    "Maker",
+    "Trial",
+    "by_bic",
+    "by_folds",
+    "make_candidates",
+    "search",
+]
+
+#: Kernels of every class, features of a block and multiples of the automatic shrinkage to try.
+PER_CLASS = (1, 2, 4, 8, 16)
+BLOCK_SIZES = (100, 32, 16)
+SHRINKAGE_FACTORS = (1.0, 5.0, 0.2)
+#: Training samples per kernel, at least.
+SAMPLES_PER_KERNEL = 10
+SMALLEST_PROBABILITY = 1e-15
+
+
+class Candidate(NamedTuple):
+    """Settings to try."""
+
+    n_components: int
+    n_blocks: int
+    covariance_type: str
+    shrinkage: float
+
+    def cost(self, n_samples: int, n_features: int) -> float:
+        """Multiplications of an EM pass, about."""
+        m = n_features / self.n_blocks
+        rows = m * (m + 3) / 2 if self.covariance_type == "full" else 2 * m
+        return n_samples * self.n_blocks * self.n_components * (rows + 10)
+
+
+def make_candidates(
+    counts: NDArray[np.intp],
+    n_features: int,
+    n_components: Sequence[int] | None = None,
+    n_blocks: Sequence[int] | None = None,
+    covariance_type: Sequence[str] | None = None,
+    shrinkage: Sequence[float] | None = None,
+) -> list[Candidate]:
+    """A grid of settings that suit the data, those closest to the classifier's own choice first.
+
+    Time may end a search early. Where several are as close, the cheapest comes first.
+
+    Parameters
+    ----------
+    counts : (L,), training samples of each class
+    n_features : M
+    n_components, n_blocks, covariance_type, shrinkage : values to try; None takes such as suit
+    """
+    N, L = int(counts.sum()), len(counts)
+    sizes = {-(-n_features // size) for size in BLOCK_SIZES}
+    blocks = sorted(sizes) if n_blocks is None else list(n_blocks)
+    kinds = list(STRUCTURES) if covariance_type is None else list(covariance_type)
+    ranked: dict[Candidate, tuple[int, float]] = {}
+    for R, kind in product(blocks, kinds):
+        m = max(map(len, partition_features(n_features, R)))
+        usual = suggest_n_components(counts, m)
+        numbers = n_components
+        if numbers is None:
+            most = max(L, N // SAMPLES_PER_KERNEL)
+            numbers = sorted({usual, *(k * L for k in PER_CLASS if k * L <= most)})
+        amounts = shrinkage
+        if amounts is None:
+            amounts = [factor * suggest_shrinkage(m) for factor in SHRINKAGE_FACTORS]
+        # How many settings differ from the first choice, and by how much K does.
+        for K, (s, amount) in product(numbers, enumerate(amounts)):
+            distance = abs(round(float(np.log2(K / usual))))
+            away = distance + blocks.index(R) + (kind != kinds[0]) + (s > 0)
+            candidate = Candidate(int(K), int(R), kind, float(amount))
+            ranked.setdefault(candidate, (away, candidate.cost(N, n_features)))
+    return sorted(ranked, key=lambda candidate: (ranked[candidate], candidate))
+
+
+class Trial(NamedTuple):
+    """A candidate and how it did.
+
+    accuracies, log_losses : of each fold; of the training samples where there are no folds
+    bic : the Bayesian information criterion; NaN where folds decide
+    """
+
+    candidate: Candidate
+    accuracies: FloatArray
+    log_losses: FloatArray
+    bic: float
+    seconds: float
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        """BIC where there is one, else accuracy first and, of equals, the better probabilities."""
+        if np.isfinite(self.bic):
+            return -self.bic, 0.0
+        return float(self.accuracies.mean()), -float(self.log_losses.mean())
+
+
+class Fold(NamedTuple):
+    """Samples to train on and samples to judge by."""
+
+    X: FloatArray
+    y: NDArray[Any]
+    X_test: FloatArray
+    y_test: NDArray[Any]
+
+
+def _judge(model: SharedKernelClassifier, fold: Fold) -> tuple[float, float]:
+    """Fit; accuracy and log loss."""
+    with warnings.catch_warnings():
+        # Many candidates are too large for the data; the results show that they lose.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(fold.X, fold.y)
+    proba = model.predict_proba(fold.X_test)
+    # A class that the training part lacks has no probability.
+    known = np.isin(fold.y_test, model.classes_)
+    own = np.zeros(len(known))
+    own[known] = proba[known, np.searchsorted(model.classes_, fold.y_test[known])]
+    accuracy = np.mean(model.classes_[proba.argmax(axis=1)] == fold.y_test)
+    return float(accuracy), -float(np.log(np.maximum(own, SMALLEST_PROBABILITY)).mean())
+
+
+#: Settings and where to try them: the models to fit, one per fold.
+Maker = Callable[[Candidate], Iterable[tuple[SharedKernelClassifier, Fold]]]
+
+
+def by_folds(make: Maker) -> Callable[[Candidate], Trial]:
+    """A trial that fits a model to the training part of each fold and judges it by the rest."""
+
+    def attempt(candidate: Candidate) -> Trial:
+        start = time.monotonic()
+        judged = np.array([_judge(model, fold) for model, fold in make(candidate)])
+        return Trial(candidate, judged[:, 0], judged[:, 1], np.nan, time.monotonic() - start)
+
+    return attempt
+
+
+def by_bic(make: Maker) -> Callable[[Candidate], Trial]:
+    """A trial that fits a model to all samples by EM alone, and penalises its likelihood."""
+
+    def attempt(candidate: Candidate) -> Trial:
+        start = time.monotonic()
+        ((model, fold),) = make(candidate)
+        model.set_params(discriminative_iter=0, block_weights=None)
+        judged = np.array([_judge(model, fold)])
+        bic = model.bic(fold.X, fold.y)
+        return Trial(candidate, judged[:, 0], judged[:, 1], bic, time.monotonic() - start)
+
+    return attempt
+
+
+def search(
+    candidates: Sequence[Candidate],
+    cost: Callable[[Candidate], float],
+    attempt: Callable[[Candidate], Trial],
+    seconds: float,
+    observe: Callable[[Trial, int, int], None] = lambda trial, done, left: None,
+) -> list[Trial]:
+    """Trials of candidates until the time is used up, the best first.
+
+    The first candidate is always tried; one that by its cost would take too long is left out.
+    ``observe`` sees each trial, how many candidates have been seen to and how many are left.
+    """
+    start = time.monotonic()
+    trials: list[Trial] = []
+    rate = 0.0  # seconds per unit of cost; for small costs this is mostly overhead
+    for i, candidate in enumerate(candidates):
+        price = cost(candidate)
+        if trials and time.monotonic() - start + rate * price > seconds:
+            continue
+        trial = attempt(candidate)
+        rate = trial.seconds / price
+        trials.append(trial)
+        observe(trial, i + 1, len(candidates) - i - 1)
+    return sorted(trials, key=lambda trial: trial.merit, reverse=True)

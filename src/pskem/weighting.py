@@ -1,0 +1,98 @@
+"""Weights of blocks and a temperature, fitted to held-out data.
+
+Blocks are not independent given the class, so their sum counts the same evidence several times and
+is overconfident. One weight beta_r on the log likelihood of each block, and a temperature T for
+all, repair that:
+
+    p(c=j|x) = softmax over j of (log p(c=j) + sum_r beta_r log q_rj(x_r)) / T
+
+The mean cross-entropy is convex in (beta_1 / T, ..., beta_R / T, 1 / T).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from pskem.structures import FloatArray
+
+__all__ = ["Weighting", "cross_entropy", "fit_weighting"]
+
+#: Strength of the pull toward weights of one, in samples, and toward T = 1, in cross-entropy. They
+#: decide what the data do not: weights where all samples are classified without doubt, and T where
+#: the classes are about equally frequent.
+PULL_WEIGHTS = 1.0
+PULL_TEMPERATURE = 0.01
+#: How far a class may be behind the best one in a block, in units of what is usual between the
+#: best and the worst, before it does not matter how much farther.
+FARTHEST_BEHIND = 4.0
+
+
+class Weighting(NamedTuple):
+    """beta (R,) and T."""
+
+    weights: FloatArray
+    temperature: float
+
+    def joint(self, log_q: FloatArray, log_prior: FloatArray) -> FloatArray:
+        """log p(c=j) + sum_r beta_r log q_rj, (n, L), from log q (n, R, L)."""
+        # Not by BLAS, whose sums depend on the order of the blocks in their last bits.
+        return (log_q * self.weights[:, None]).sum(axis=1) + log_prior
+
+
+def cross_entropy(
+    coefficients: FloatArray, terms: FloatArray, labels: NDArray[np.intp]
+) -> tuple[float, FloatArray]:
+    """Mean of -log softmax(sum_i a_i terms_i) at the labels, and its gradient in a.
+
+    coefficients : (P,), terms : (P, n, L), labels : (n,)
+    """
+    scores = np.tensordot(coefficients, terms, axes=1)  # (n, L)
+    log_p = log_softmax(scores, axis=1)
+    n = len(labels)
+    rest = np.exp(log_p)
+    rest[np.arange(n), labels] -= 1.0
+    loss = -float(log_p[np.arange(n), labels].mean())
+    return loss, np.tensordot(terms, rest, axes=2) / n
+
+
+def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatArray) -> Weighting:
+    """Weights and temperature that minimise the cross-entropy of held-out samples.
+
+    Parameters
+    ----------
+    log_q : (n, R, L), log likelihoods of the classes under the blocks
+    labels : (n,)
+    log_prior : (L,)
+    """
+    # Samples of a class without prior are wrong whatever the weights, and have no say.
+    possible = np.isfinite(log_prior)
+    log_q, labels = log_q[possible[labels]], labels[possible[labels]]
+    log_prior = np.where(possible, log_prior, -1e30)
+    n, R, L = log_q.shape
+    if n == 0:
+        return Weighting(np.ones(R), 1.0)
+    relative = log_q - log_q.max(axis=2, keepdims=True)
+    # A sample far from all kernels of its own class may be thousands behind, and one such sample
+    # would decide the weights alone.
+    typical = np.median(-relative.min(axis=2), axis=0)  # (R,)
+    relative = np.maximum(relative, -FARTHEST_BEHIND * np.maximum(typical, 1.0)[:, None])
+    terms = np.concatenate([relative.transpose(1, 0, 2), np.broadcast_to(log_prior, (1, n, L))])
+
+    pull = np.append(np.full(R, PULL_WEIGHTS / n), PULL_TEMPERATURE)
+
+    def objective(a: FloatArray) -> tuple[float, FloatArray]:
+        loss, slope = cross_entropy(a, terms, labels)
+        off = a - 1.0
+        return loss + 0.5 * float(pull @ (off * off)), slope + pull * off
+
+    start = np.full(R + 1, 1.0)
+    found = minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * R + [(1e-3, None)]
+    )
+    inverse = float(found.x[-1])
+    return Weighting(found.x[:-1] / inverse, 1.0 / inverse)
