@@ -83,15 +83,7 @@ def test_wishes(weights, passes, early_stopping, n, validated):
     wishes = make_wishes(weights, passes, 2.5, early_stopping, n, validated)
     expected = written_out(weights, passes, early_stopping, n, validated)
     assert (wishes.fit_weights, wishes.passes, wishes.choose) == expected
-    assert wishes.block_weights is None
     assert wishes.smoothing == 2.5
-
-
-def test_given_weights_are_not_fitted():
-    wishes = make_wishes(np.array([1.0, 2.0]), "auto", 0.0, "auto", 5000, False)
-    np.testing.assert_array_equal(wishes.block_weights, [1.0, 2.0])
-    assert not wishes.fit_weights
-    assert wishes.choose
 
 
 @pytest.mark.parametrize(("n", "scored"), [(999, False), (1000, True)])

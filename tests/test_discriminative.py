@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 
 from pskem import SharedKernelClassifier
 from pskem.discriminative import Criterion, contrast, discriminative_passes, update
-from pskem.em import Regulariser
 from pskem.kernels import Kernels, prepare
 from pskem.samples import Samples, cut
 from pskem.structures import STRUCTURES
@@ -226,9 +225,7 @@ def test_a_step_is_extended_baum_welch_written_out(rng, covariance_type, smoothi
     prepared, found = problem.found()
     theta, anchor = problem.kernels[0], Problem(rng, covariance_type).kernels[0]
     step = 50.0  # so large that no variance comes near a tenth of what it was
-    after = update(
-        problem.structure, prepared[0], found.blocks[0], step, Regulariser(1e-10), anchor, smoothing
-    )
+    after = update(problem.structure, prepared[0], found.blocks[0], step, 1e-10, anchor, smoothing)
     X = problem.X[0]
     # The difference of responsibilities, (N, K), from the definition.
     joint = reference_log_densities(X, theta.means, problem.dense(theta))[:, None] + np.log(
@@ -265,9 +262,7 @@ def test_weights_maximise_their_bound(rng):
     problem = Problem(rng, n=15)
     prepared, found = problem.found()
     block, theta = found.blocks[0], problem.kernels[0]
-    kernels = update(
-        problem.structure, prepared[0], block, 2.0, Regulariser(1e-10), theta, smoothing=0.0
-    )
+    kernels = update(problem.structure, prepared[0], block, 2.0, 1e-10, theta, smoothing=0.0)
     for j in range(3):
         slope = block.lost[j] / theta.weights[j]
 
@@ -288,7 +283,7 @@ def test_variances_do_not_fall_below_a_tenth(rng):
         prepared, found = problem.found()
         theta = problem.kernels[0]
         # A step so small that the plain update has no positive definite covariance.
-        parts = (problem.structure, prepared[0], found.blocks[0], 1e-3, Regulariser(1e-10))
+        parts = (problem.structure, prepared[0], found.blocks[0], 1e-3, 1e-10)
         after = update(*parts, theta, 0.0)
         for P, before in zip(after.covariances, theta.covariances, strict=True):
             least.append(np.linalg.eigvals(np.linalg.solve(before, P)).real.min())
@@ -307,7 +302,7 @@ def test_the_criterion_rises_with_every_pass(rng, covariance_type, dtype):
         problem.structure,
         problem.samples,
         problem.kernels,
-        [Regulariser(1e-6)] * 2,
+        [1e-6] * 2,
         problem.criterion,
         0.0,
         serial,
@@ -359,7 +354,7 @@ def test_one_kernel_per_class_comes_to_logistic_regression(rng, covariance_type,
         STRUCTURES[covariance_type],
         [as_samples(X, labels, L)],
         [start],
-        [Regulariser(1e-10)],
+        [1e-10],
         Criterion(np.full(L, -np.log(L)), np.ones(1)),
         0.0,
         serial,

@@ -346,3 +346,20 @@ def test_given_means_are_taken_by_every_method(labelled, method):
     kernels, _, coordinates = started(X, y, 4, method, start=Start(means=X[:4]))
     means = kernels.means * coordinates.scale + coordinates.shift
     np.testing.assert_allclose(means, X[:4], rtol=1e-9)
+
+
+def test_a_tree_of_many_samples_leaves_nothing_to_chance(rng):
+    X, y = rng.standard_normal((6000, 2)), np.arange(6000) % 2
+    one, other = (started(X, y, 8, "kdtree", seed=seed)[0] for seed in (0, 1))
+    np.testing.assert_array_equal(one.means, other.means)
+
+
+def test_given_weights_decide_who_may_use_a_kernel(labelled):
+    """Kernels are not dealt out to classes that may not use them."""
+    X, y = labelled
+    weights = np.eye(3)[::-1].copy()
+    given = Start(weights, None, None)
+    kernels, _, _ = started(X, y, 3, "class-kmeans", start=given)
+    blind, _, _ = started(X, y, 3, "k-means++", start=given)
+    np.testing.assert_array_equal(kernels.weights, weights)
+    np.testing.assert_array_equal(kernels.means, blind.means)

@@ -386,3 +386,31 @@ def test_verbose_prints_a_line_for_every_trial(iris, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
     assert all("n_components=" in line and "left" in line for line in lines)
+
+
+def test_bic_does_not_choose_the_shrinkage(iris):
+    """Its penalty does not know of it, and would always take the least."""
+    model = SharedKernelClassifierCV(selection="bic", n_components=[3], random_state=0).fit(*iris)
+    assert set(model.cv_results_["param_shrinkage"]) == {5.0}
+    some = SharedKernelClassifierCV(
+        selection="bic", n_components=[3], shrinkage=["auto", 2.0], random_state=0
+    ).fit(*iris)
+    assert set(some.cv_results_["param_shrinkage"]) == {5.0, 2.0}
+
+
+def test_rare_classes_take_part_in_a_search_on_a_part_of_the_samples(rng):
+    y = np.repeat([0, 1, 2], [500, 500, 3])
+    X = rng.standard_normal((1003, 2)) + 3.0 * y[:, None]
+    model = SharedKernelClassifierCV(
+        n_components=[3], n_blocks=[1], shrinkage=[3.0], max_samples=300, cv=3, random_state=0
+    ).fit(X, y)
+    assert len(model.classes_) == 3
+
+
+def test_no_more_blocks_than_independent_components(rng):
+    X = rng.standard_normal((120, 3))
+    X = np.hstack([X, X])
+    y = (X[:, 0] > 0).astype(int)
+    base = SharedKernelClassifier(partition="ica", max_iter=3, tol=0)
+    model = SharedKernelClassifierCV(base, n_components=[2], cv=2, random_state=0).fit(X, y)
+    assert model.unmixing_.n_components == 3

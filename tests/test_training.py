@@ -156,10 +156,69 @@ def test_a_watcher_sees_the_blocks_of_every_pass_and_may_stop(labelled):
 def test_a_watcher_that_ends_em_ends_the_training(labelled, n_init):
     X, y = labelled
     seen = []
-    model = SharedKernelClassifier(n_init=n_init, max_iter=6, tol=0, random_state=0)
+    settings = {"init": "k-means++", "max_iter": 6, "tol": 0, "random_state": 0}
+    model = SharedKernelClassifier(n_init=n_init, **settings)
     model.fit(X, y, watch=lambda blocks: seen.append(blocks) or len(seen) == 6 * n_init - 4)
     assert len(seen) == 6 * n_init - 4
     assert len(model.log_posteriors_) == 0
     seen.clear()
     model.fit(X, y, watch=seen.append)
     assert len(seen) == 6 * n_init + 5, "discriminative passes follow"
+
+
+def test_given_block_weights_count_during_em_too(rng):
+    """Validation scores are those of the classifier with its weights, whatever they are."""
+    y = np.arange(400) % 2
+    X = rng.standard_normal((400, 2))
+    X[:, 0] += 2.0 * y
+    model = plain(
+        n_components=2, n_blocks=2, block_weights=[0.0, 1.0], early_stopping=True, random_state=0
+    )
+    model.fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
+    assert model.validation_scores_[model.best_iter_ - 1] == model.score(X[300:], y[300:])
+    np.testing.assert_array_equal(model.block_weights_, [0.0, 1.0])
+
+
+def test_numpys_truth_is_truth(rng):
+    X, y = rng.standard_normal((300, 2)), np.arange(300) % 2
+    traces = [
+        plain(n_components=2, early_stopping=stop, random_state=0).fit(X, y).validation_scores_
+        for stop in (True, np.True_, np.False_)
+    ]
+    np.testing.assert_array_equal(traces[0], traces[1])
+    assert len(traces[0])
+    assert not len(traces[2])
+
+
+@pytest.mark.parametrize("settings", [{"init": "kdtree", "n_components": 7}, {"n_components": 3}])
+def test_starts_that_are_all_the_same_are_made_once(labelled, settings):
+    """A k-d tree, and one kernel for each class."""
+    X, y = labelled
+    seen = []
+    model = SharedKernelClassifier(
+        **settings, n_init=4, max_iter=2, tol=0, discriminative_iter=0, random_state=0
+    )
+    model.fit(X, y, watch=lambda blocks: seen.append(blocks))
+    assert len(seen) == 2
+
+
+def test_watchers_see_which_weights_are_open(labelled):
+    X, y = labelled
+    seen = []
+    model = SharedKernelClassifier(n_components=6, random_state=0)
+    model.fit(X, y, watch=lambda blocks: seen.append(blocks[0].allowed))
+    assert 0 < model.blocks_[0].allowed.sum() == 6
+    for allowed in seen:
+        np.testing.assert_array_equal(allowed, model.blocks_[0].allowed)
+
+
+def test_where_nothing_can_be_held_out_all_passes_are_made(rng):
+    y = np.arange(1000) % 2
+    X = rng.standard_normal((1000, 2)) + y[:, None]
+    model = SharedKernelClassifier(
+        validation_fraction=1e-4, discriminative_iter=1, max_iter=2, tol=0, random_state=0
+    )
+    model.fit(X, y)
+    assert len(model.log_posteriors_) == 2
+    assert len(model.discriminative_scores_) == 0
+    np.testing.assert_array_equal(model.block_weights_, 1.0)

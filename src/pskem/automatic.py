@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem.refining import Wishes
-from pskem.structures import FloatArray
 
 __all__ = ["make_wishes", "suggest_n_components", "suggest_shrinkage"]
 
@@ -43,7 +40,7 @@ def suggest_shrinkage(m: int) -> float:
 
 
 def make_wishes(
-    block_weights: FloatArray | str | None,
+    block_weights: str | None,
     passes: int | str,
     smoothing: float,
     early_stopping: bool | str,
@@ -52,18 +49,14 @@ def make_wishes(
 ) -> Wishes:
     """What to do after EM, from the estimator's parameters.
 
+    block_weights : "fit", "auto" or, where they are given, None
     n_samples : samples that there are to train on and to hold out
     validated : whether there are validation data besides
     """
     enough = validated or n_samples >= ENOUGH_TO_VALIDATE
-    choose = early_stopping is True or (_is_auto(early_stopping) and enough)
+    choose = enough if early_stopping == "auto" else bool(early_stopping)
     if isinstance(passes, str):
         passes = VALIDATED_PASSES if choose else UNWATCHED_PASSES
     choose = choose and passes > 0
-    given = None if isinstance(block_weights, str) else block_weights
-    fit = isinstance(block_weights, str) and (block_weights == "fit" or choose)
-    return Wishes(given, fit, passes, smoothing, choose)
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
+    fit = block_weights == "fit" or (block_weights == "auto" and choose)
+    return Wishes(fit, passes, smoothing, choose)

@@ -42,10 +42,12 @@ def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def check_boolean(name: str, value: Any, auto: bool = False) -> None:
+def check_boolean(name: str, value: Any, auto: bool = False) -> bool | str:
+    """The value as Python has it."""
     if not (isinstance(value, bool | np.bool_) or (auto and _is_auto(value))):
         accepted = "True, False or 'auto'" if auto else "True or False"
         raise ValueError(f"{name}={value!r} must be {accepted}.")
+    return value if isinstance(value, str) else bool(value)
 
 
 def check_n_jobs(value: Any) -> None:

@@ -42,8 +42,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
     trained per block, and the log likelihoods of the blocks are added: this is PSKEM; with one
     block it is SKEM [1]_. After EM, discriminative passes raise the posterior probabilities of the
     true classes [2]_. The defaults are those that did best over many data sets; the paper's own
-    training is ``init="random", shrinkage=0, discriminative_iter=0, block_weights=None`` with
-    explicit `n_components` and `n_blocks`.
+    training is ``init="random", shrinkage=0, reseed=False, discriminative_iter=0,
+    priors="uniform"`` with explicit `n_components` and `n_blocks`.
 
     Parameters
     ----------
@@ -71,11 +71,12 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         Where EM starts. ``"class-kmeans"`` deals out the kernels to the classes by their sizes and
         takes means by k-means within each class. ``"k-means++"`` and ``"kmeans"`` (refined by
         Lloyd's iterations) do not look at classes; ``"kdtree"`` takes the means of cells that
-        recursive median splits make, and nothing in it is random. All take the pooled covariance
+        recursive median splits make, and leaves nothing to chance. All take the pooled covariance
         within clusters, and class shares as weights. ``"em"`` is the mixture that 20 passes of
         standard EM make of ``"k-means++"``. ``"random"`` is the paper's start: means uniform on
         `init_range`, covariances ``init_scale**2`` times the identity, uniform weights, all in the
-        units of X. With fewer kernels than classes ``"class-kmeans"`` is ``"k-means++"``.
+        units of X. With fewer kernels than classes, or with `means_init` or `weights_init`,
+        ``"class-kmeans"`` is ``"k-means++"``.
     own_mass : float, default=1.0
         Share of a class's weight that ``"class-kmeans"`` gives to the class's own kernels; the rest
         is spread evenly over all. With 1, kernels are not shared (a weight of zero stays zero).
@@ -106,7 +107,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         m + 1 for a block of m features, with which no covariance is singular and kernels with many
         samples stay nearly as they are. For a fixed Psi this is the maximum a posteriori under an
         inverse Wishart prior, and the penalised likelihood never falls; as Psi moves, neither the
-        penalised nor the plain likelihood need rise in every pass.
+        penalised nor the plain likelihood need rise in every pass. Discriminative passes do not
+        shrink.
     shrinkage_target : {"pooled", "diag"}, default="diag"
         Psi: the covariance within all kernels together, or its diagonal.
     weight_smoothing : float, default=0.0
@@ -341,20 +343,19 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
                 order = canonical_order(X, labels)
                 with workers(1):
                     X, labels = unmixing.components(X[order]), labels[order]
-                if validation is not None:
-                    validation = unmixing.components(validation[0]), validation[1]
+                    if validation is not None:
+                        validation = unmixing.components(validation[0]), validation[1]
             plan = plan_fit(self, X, labels, classes, before, seed)
             data, holdout, wishes = divide(self, X, labels, prior, plan, validation)
             watched = validation is not None or plan.early_stopping
 
-            def attributes(blocks: list[Block], weighting: Weighting | None) -> dict[str, Any]:
-                weights, temperature = weighting or (np.ones(len(blocks)), 1.0)
+            def attributes(blocks: list[Block], weighting: Weighting) -> dict[str, Any]:
                 return {
                     "blocks_": blocks,
-                    "block_weights_": weights,
+                    "block_weights_": weighting.weights,
                     "classes_": classes,
                     "class_prior_": prior,
-                    "temperature_": temperature,
+                    "temperature_": weighting.temperature,
                     "unmixing_": unmixing,
                 }
 
@@ -362,9 +363,7 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
                 then = (plan, data, holdout, np.log(prior))
 
                 def refinement(run: Run, observe: Observer) -> Refined:
-                    # Whoever ended EM has ended the training.
-                    wanted = wishes._replace(passes=0) if run.asked else wishes
-                    return refine(wanted, *then, run.kernels, parallel_map, observe)
+                    return refine(wishes, *then, run, parallel_map, observe)
 
                 run, refined = fit_blocks(
                     self,
@@ -379,8 +378,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
                     refinement,
                 )
 
-        blocks = to_blocks(plan, data, refined.kernels, run.allowed)
-        for name, value in attributes(blocks, refined.weighting).items():
+        blocks = to_blocks(plan, data, refined.model)
+        for name, value in attributes(blocks, refined.model.weighting).items():
             setattr(self, name, value)
         self.log_posteriors_ = refined.log_posteriors
         self.discriminative_scores_ = refined.scores

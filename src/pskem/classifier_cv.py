@@ -16,12 +16,23 @@ from pskem.classifier import SharedKernelClassifier
 from pskem.fitting import all_or_nothing, draw_seeds
 from pskem.partition import partition_features
 from pskem.prediction import BlockPredictor
-from pskem.selection import Candidate, Fold, Trial, by_bic, by_folds, make_candidates, search
+from pskem.selection import (
+    SHRINKAGE_FACTORS,
+    Candidate,
+    Fold,
+    Trial,
+    by_bic,
+    by_folds,
+    make_candidates,
+    search,
+)
 from pskem.structures import STRUCTURES, FloatArray
 from pskem.training import split
 
 __all__ = ["SharedKernelClassifierCV"]
 
+#: Samples of a class that a search on a part of the samples keeps, if there are so many.
+FEWEST_OF_A_CLASS = 10
 #: Fitted attributes of the best estimator from which predictions follow.
 TAKEN = (
     "block_weights_",
@@ -51,8 +62,9 @@ class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
         Numbers of blocks to try. ``"auto"`` tries blocks of at most 100, 32 and 16 features.
     covariance_type : str or list of str, default="full"
         Forms of the kernels to try.
-    shrinkage : "auto" or list of float, default="auto"
-        Pseudo-samples to try. ``"auto"`` tries 1, 5 and 0.2 times what the classifier would take.
+    shrinkage : "auto" or list of float or "auto", default="auto"
+        Pseudo-samples to try. ``"auto"`` tries 1, 5 and 0.2 times what the classifier would take;
+        with ``selection="bic"``, which always prefers less, and as ``["auto"]``, just that.
     selection : {"validation", "bic"}, default="validation"
         What decides: the accuracy in cross-validation and, of equals, the log loss; or the Bayesian
         information criterion of a fit by EM alone, which needs one fit instead of `cv`, and judges
@@ -157,11 +169,16 @@ class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
             rows = np.arange(len(y))
             if len(rows) > self.max_samples:
                 _, rows = split(X, labels, self.max_samples / len(rows), len(classes), seed)
+                rows = _with_rare(rows, labels, counts)
             share = len(rows) / len(y)
+            wide = X.shape[1]
+            if isinstance(base.partition, str) and base.partition == "ica":
+                wide = int(np.linalg.matrix_rank(X[rows] - X[rows].mean(axis=0)))
             candidates = make_candidates(
                 np.maximum(1, (counts * share).astype(np.intp)),
-                X.shape[1],
-                *(self._values(name) for name in Candidate._fields),
+                max(1, wide),
+                **{name: self._values(name) for name in Candidate._fields},
+                factors=(1.0,) if self.selection == "bic" else SHRINKAGE_FACTORS,
             )
             if not isinstance(base.partition, str):  # which says how many blocks there are
                 names = getattr(self, "feature_names_in_", None)
@@ -201,7 +218,7 @@ class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
         for value in self._values("covariance_type") or []:
             checks.check_choice("covariance_type", value, list(STRUCTURES))
         for value in self._values("shrinkage") or []:
-            checks.check_real("shrinkage", value, 0.0)
+            checks.check_real("shrinkage", value, 0.0, auto=True)
         if self.estimator is not None and not isinstance(self.estimator, SharedKernelClassifier):
             raise ValueError(
                 f"estimator={self.estimator!r} must be a SharedKernelClassifier, or None for one"
@@ -290,6 +307,16 @@ def _results(trials: Sequence[Trial]) -> dict[str, Any]:
         "bic": np.array([trial.bic for trial in trials]),
         "seconds": np.array([trial.seconds for trial in trials]),
     }
+
+
+def _with_rare(
+    rows: NDArray[np.intp], labels: NDArray[np.intp], counts: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Rows, and the first few of every class of which there are fewer than so many among them."""
+    present = np.bincount(labels[rows], minlength=len(counts))
+    rare = np.flatnonzero(present < FEWEST_OF_A_CLASS)
+    more = [np.flatnonzero(labels == j)[:FEWEST_OF_A_CLASS] for j in rare]
+    return np.unique(np.concatenate([rows, *more]))
 
 
 def _ranks(merits: Sequence[tuple[float, float]]) -> NDArray[np.int32]:

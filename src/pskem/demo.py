@@ -150,9 +150,9 @@ def make_page(demo: Demo) -> Page:
     )
     page.heading("The kernels")
     page.text(
-        f"All ten classes draw on the same {len(model.blocks_[0].means)} Gaussian kernels, each"
-        " with weights of its own. These are the means of the kernels, drawn as images, with the"
-        " classes that use them most."
+        f"The ten classes draw on {len(model.blocks_[0].means)} Gaussian kernels, with weights of"
+        f" their own; {100 * model.shared_proportion():.0f} % of what they draw on is shared."
+        " These are the means of the kernels, drawn as images, with the classes that use them most."
     )
     images = KernelImagesDisplay.from_pipeline(demo.pipeline, IMAGE)
     page.figure(images.figure_, "Means of the kernels, and whose they are.")

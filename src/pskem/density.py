@@ -40,6 +40,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         K, the number of kernels.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
     init : {"k-means++", "kmeans", "class-kmeans", "kdtree", "em", "random"}, default="k-means++"
+        ``"class-kmeans"`` is ``"kmeans"`` here, where there are no classes.
     init_range : pair of float, default=(-2.0, 2.0)
     init_scale : float, default=2.0
     weights_init : array of shape (n_components,), default=None
@@ -163,9 +164,11 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
             data = make_data(X, np.zeros(len(X), dtype=np.intp), None, 1, plan)
 
             with workers(self.n_jobs) as parallel_map:
-                run, _ = fit_blocks(self, plan, data, None, parallel_map, X, None, self._attributes)
+                run, refined = fit_blocks(
+                    self, plan, data, None, parallel_map, X, None, self._attributes
+                )
 
-        blocks = to_blocks(plan, data, run.kernels, run.allowed)
+        blocks = to_blocks(plan, data, refined.model)
         for name, value in self._attributes(blocks).items():
             setattr(self, name, value)
         self.n_iter_ = len(run.log_likelihoods)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import log_softmax
 
-from pskem.em import Regulariser
 from pskem.kernels import (
     Kernels,
     Prepared,
@@ -240,15 +239,16 @@ def update(
     prepared: Prepared,
     contrast: Contrast,
     step: float,
-    regulariser: Regulariser,
+    floor: float,
     anchor: Kernels,
     smoothing: float,
 ) -> Kernels:
     """One step of extended Baum-Welch for a block.
 
     D_k begins at ``step`` times the mass under the posterior and is doubled until no variance
-    falls below a tenth of what it was. ``smoothing`` samples of the kernels ``anchor`` are
-    added (I-smoothing).
+    falls below a tenth of what it was; weights go a part of the way that is smaller in the same
+    measure. ``smoothing`` samples of the kernels ``anchor`` are added (I-smoothing). ``floor`` is
+    the smallest eigenvalue of a covariance; shrinkage is for EM.
     """
     before = prepared.kernels
     gained, lost = contrast.gained.sum(axis=0), contrast.lost.sum(axis=0)
@@ -275,9 +275,10 @@ def update(
         D = np.where(bad, 2.0 * D + least, D)
     else:
         means, covariances = before.means, before.covariances
-    covariances, _ = structure.floor(covariances, regulariser.floor)
+    covariances, _ = structure.floor(covariances, floor)
     weights = _reweigh(before.weights, contrast.gained, contrast.lost)
-    return Kernels(weights, means, covariances)
+    part = min(1.0, FIRST_STEP / step)
+    return Kernels(before.weights + part * (weights - before.weights), means, covariances)
 
 
 def _vanishing(structure: Structure, covariances: FloatArray, least: FloatArray) -> FloatArray:
@@ -291,7 +292,7 @@ def _vanishing(structure: Structure, covariances: FloatArray, least: FloatArray)
 def _reweigh(weights: FloatArray, gained: FloatArray, lost: FloatArray) -> FloatArray:
     """Weights that raise F: maximise sum_k gained log pi - lost pi / pi_before for each class.
 
-    By the iteration of Povey and Woodland (2002), which keeps weights positive.
+    By the iteration of Povey and Woodland (2002), in which no weight becomes negative.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.where(weights > 0.0, lost / weights, 0.0)
@@ -308,14 +309,15 @@ def discriminative_passes(
     structure: Structure,
     blocks: Sequence[Samples],
     kernels: Sequence[Kernels],
-    regularisers: Sequence[Regulariser],
+    floors: Sequence[float],
     criterion: Criterion,
     smoothing: float,
     parallel_map: Mapper,
 ) -> Iterator[Step]:
     """Yield kernels under which F is higher than before, until none are found.
 
-    The first step is the start. If F falls, the step is taken back and D doubled.
+    The first step is the start. If F falls, the step is taken back and D doubled. Blocks without
+    weight stay as they are.
     """
     anchors = list(kernels)
     labels = blocks[0].labels
@@ -334,10 +336,11 @@ def discriminative_passes(
     yield Step(current, found.criterion)
     step = FIRST_STEP
     halvings = 0
-    while halvings < MOST_HALVINGS:
+    while halvings < MOST_HALVINGS and found.criterion < 0.0:
         move = partial(_move, structure, step, smoothing)
-        rows = zip(prepared, found.blocks, regularisers, anchors, strict=True)
-        proposal = parallel_map(move, rows)
+        rows = zip(prepared, found.blocks, floors, anchors, strict=True)
+        moved = zip(criterion.block_weights, parallel_map(move, rows), current, strict=True)
+        proposal = [new if beta > 0.0 else old for beta, new, old in moved]
         prepared_next, found_next = measure(proposal)
         if found_next.criterion > found.criterion:
             current, prepared, found = proposal, prepared_next, found_next
@@ -352,10 +355,10 @@ def _move(
     structure: Structure,
     step: float,
     smoothing: float,
-    block: tuple[Prepared, Contrast, Regulariser, Kernels],
+    block: tuple[Prepared, Contrast, float, Kernels],
 ) -> Kernels:
-    prepared, found, regulariser, anchor = block
-    return update(structure, prepared, found, step, regulariser, anchor, smoothing)
+    prepared, found, floor, anchor = block
+    return update(structure, prepared, found, step, floor, anchor, smoothing)
 
 
 def _cut(

@@ -29,8 +29,10 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : SharedKernelClassifier or None, default=None
-        What the members are clones of. None is one with default settings. It should have more
-        than one block, or there is nothing to partition.
+        What the members are clones of. None is one with default settings. With one block, which is
+        the default for up to 100 features, there is nothing to partition: members then differ in
+        their starts and in the samples that they hold out, from 1,000 samples on, and that alone
+        can be worth it.
     n_estimators : int, default=5
         Number of members.
     partition : str, list of arrays or None, default="random"

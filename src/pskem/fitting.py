@@ -20,14 +20,23 @@ from pskem.callbacks import FitTask, caller_depth
 from pskem.em import Regulariser
 from pskem.health import troubles, verdict
 from pskem.initialise import METHODS, Start
-from pskem.kernels import Kernels
 from pskem.model import Block
 from pskem.parallel import Mapper
 from pskem.progress import PassBar
 from pskem.refining import Refined, unrefined
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import SMALLEST_FLOOR, Data, Holdout, Observer, Plan, Progress, Run, train
-from pskem.weighting import Weighting
+from pskem.training import (
+    SMALLEST_FLOOR,
+    Data,
+    Observer,
+    Plan,
+    Progress,
+    Run,
+    Snapshot,
+    train,
+)
+from pskem.validation import Holdout
+from pskem.weighting import Weighting, equal_weighting
 
 __all__ = [
     "Watcher",
@@ -117,6 +126,7 @@ def make_plan(
     seed: int,
     early_stopping: bool = False,
     n_iter_no_change: int | None = None,
+    weighting: Weighting | None = None,
 ) -> Plan:
     """The plan of a fit, from an estimator whose parameters have been checked."""
     mean_range = checks.check_range("init_range", estimator.init_range)
@@ -132,6 +142,7 @@ def make_plan(
         n_init=1 if all(start.complete for start in starts) else estimator.n_init,
         regularisers=[_regulariser(estimator, len(features)) for features in blocks],
         reseed=estimator.reseed,
+        weighting=equal_weighting(len(blocks)) if weighting is None else weighting,
         max_iter=estimator.max_iter,
         tol=float(estimator.tol),
         early_stopping=early_stopping,
@@ -184,21 +195,17 @@ def check_unchanged(
             )
 
 
-def to_blocks(
-    plan: Plan,
-    data: Data,
-    kernels: Sequence[Kernels],
-    allowed: Sequence[NDArray[np.bool_]] | None = None,
-) -> list[Block]:
-    """Fitted blocks in the user's units; ``allowed`` is what the start left open, if known."""
-    if allowed is None:
-        pairs = zip(plan.starts, kernels, strict=True)
-        allowed = [start.allowed(*theta.weights.shape) for start, theta in pairs]
-    rows = zip(plan.blocks, kernels, data.coordinates, allowed, strict=True)
+def to_blocks(plan: Plan, data: Data, model: Snapshot) -> list[Block]:
+    """Fitted blocks in the user's units."""
+    rows = zip(plan.blocks, model.kernels, data.coordinates, model.allowed, strict=True)
     return [
         Block.from_kernels(features, theta, coordinates, plan.structure, open_)
         for features, theta, coordinates, open_ in rows
     ]
+
+
+def _unrefined(run: Run, _: Observer) -> Refined:
+    return unrefined(Snapshot(run.kernels, equal_weighting(len(run.kernels)), run.allowed))
 
 
 def fit_blocks(
@@ -209,15 +216,15 @@ def fit_blocks(
     parallel_map: Mapper,
     X: FloatArray,
     y: Any,
-    attributes: Callable[[list[Block], Weighting | None], dict[str, Any]],
+    attributes: Callable[[list[Block], Weighting], dict[str, Any]],
     watch: Watcher | None = None,
     later: int = 0,
-    refinement: Callable[[Run, Observer], Refined] = lambda run, _: unrefined(run.kernels),
+    refinement: Callable[[Run, Observer], Refined] = _unrefined,
 ) -> tuple[Run, Refined]:
     """Train, with the estimator's progress bar and callbacks; warn of what went wrong.
 
-    ``attributes`` turns blocks, and their weighting if there is one, into fitted attributes, for
-    callbacks that want a usable estimator.
+    ``attributes`` turns blocks and their weighting into fitted attributes, for callbacks that want
+    a usable estimator.
     ``watch`` sees the blocks after every pass and may end the training. ``refinement`` goes on from
     where EM ends, for ``later`` passes at most.
     """
@@ -227,17 +234,14 @@ def fit_blocks(
     N = data.samples[0].n_samples
     bar = PassBar(plan.max_iter, plan.n_init, N, every, later) if verbose else None
 
-    def state(
-        kernels: Sequence[Kernels], weighting: Weighting | None
-    ) -> Callable[[], dict[str, Any]]:
-        return lambda: attributes(to_blocks(plan, data, kernels), weighting)
+    def state(model: Snapshot) -> Callable[[], dict[str, Any]]:
+        return lambda: attributes(to_blocks(plan, data, model), model.weighting)
 
     def observe(progress: Progress) -> bool:
         if bar is not None:
             bar(progress)
-        asked = watch is not None and bool(watch(to_blocks(plan, data, progress.kernels)))
-        fitted = state(progress.kernels, progress.weighting)
-        return task.after_pass(fitted, progress.discriminative) or asked
+        asked = watch is not None and bool(watch(to_blocks(plan, data, progress.model)))
+        return task.after_pass(state(progress.model), progress.discriminative) or asked
 
     try:
         run = train(plan, data, holdout, parallel_map, observe)
@@ -248,7 +252,7 @@ def fit_blocks(
         raise
     if bar is not None:
         bar.close(verdict(run, refined))
-    task.end(state(refined.kernels, refined.weighting))
+    task.end(state(refined.model))
     for message in troubles(plan, data, run):
         warnings.warn(message, ConvergenceWarning, stacklevel=3 + caller_depth(estimator))
     return run, refined

@@ -67,6 +67,11 @@ class View(NamedTuple):
 class Method(Protocol):
     """How to make what the user did not fix."""
 
+    @property
+    def is_random(self) -> bool:
+        """Whether samples, of which it sees some, and what it makes of them are left to chance."""
+        ...
+
     def __call__(
         self,
         structure: Structure,
@@ -74,8 +79,9 @@ class Method(Protocol):
         K: int,
         rng: np.random.Generator,
         means: FloatArray | None = None,
+        weights: FloatArray | None = None,
     ) -> Kernels:
-        """Starting kernels, with these means (K, m) if there are any."""
+        """Starting kernels; given means (K, m) and weights (L, K) will take their place."""
         ...
 
 
@@ -84,6 +90,10 @@ class Clustered(NamedTuple):
 
     lloyd: bool
 
+    @property
+    def is_random(self) -> bool:
+        return True
+
     def __call__(
         self,
         structure: Structure,
@@ -91,6 +101,7 @@ class Clustered(NamedTuple):
         K: int,
         rng: np.random.Generator,
         means: FloatArray | None = None,
+        weights: FloatArray | None = None,
     ) -> Kernels:
         if means is None:
             means = _seeds(view.points, K, rng, self.lloyd)
@@ -107,6 +118,10 @@ class ClassClustered(NamedTuple):
 
     own_mass: float
 
+    @property
+    def is_random(self) -> bool:
+        return True
+
     def __call__(
         self,
         structure: Structure,
@@ -114,9 +129,11 @@ class ClassClustered(NamedTuple):
         K: int,
         rng: np.random.Generator,
         means: FloatArray | None = None,
+        weights: FloatArray | None = None,
     ) -> Kernels:
         counts = np.bincount(view.labels, minlength=view.n_classes)
-        if means is not None or np.count_nonzero(counts) > K:
+        # Given weights say which classes may use a kernel, and means where it lies.
+        if means is not None or weights is not None or np.count_nonzero(counts) > K:
             return Clustered(lloyd=False)(structure, view, K, rng, means)
         found = []
         owners = np.empty(len(view.points), dtype=np.intp)
@@ -137,6 +154,10 @@ class Tree(NamedTuple):
     The largest cell comes next, along the feature in which it is widest. Nothing is random.
     """
 
+    @property
+    def is_random(self) -> bool:
+        return False
+
     def __call__(
         self,
         structure: Structure,
@@ -144,6 +165,7 @@ class Tree(NamedTuple):
         K: int,
         rng: np.random.Generator,
         means: FloatArray | None = None,
+        weights: FloatArray | None = None,
     ) -> Kernels:
         if means is not None:
             return Clustered(lloyd=False)(structure, view, K, rng, means)
@@ -167,6 +189,10 @@ class Unsupervised(NamedTuple):
 
     passes: int = 20
 
+    @property
+    def is_random(self) -> bool:
+        return True
+
     def __call__(
         self,
         structure: Structure,
@@ -174,6 +200,7 @@ class Unsupervised(NamedTuple):
         K: int,
         rng: np.random.Generator,
         means: FloatArray | None = None,
+        weights: FloatArray | None = None,
     ) -> Kernels:
         kernels = Clustered(lloyd=False)(structure, view, K, rng, means)
         if means is not None:
@@ -203,6 +230,10 @@ class Uniform(NamedTuple):
     high: float
     scale: float
 
+    @property
+    def is_random(self) -> bool:
+        return True
+
     def __call__(
         self,
         structure: Structure,
@@ -210,6 +241,7 @@ class Uniform(NamedTuple):
         K: int,
         rng: np.random.Generator,
         means: FloatArray | None = None,
+        weights: FloatArray | None = None,
     ) -> Kernels:
         shift, scale = view.coordinates
         m = len(shift)
@@ -259,8 +291,8 @@ def initialise(
         _check_size(covariances, f"{start.origin or 'covariances_init'} makes a kernel", WIDE)
     weights = start.weights
     if weights is None or means is None or covariances is None:
-        view = _view(samples, coordinates, n_components, rng)
-        made = method(structure, view, n_components, rng, means)
+        view = _view(samples, coordinates, n_components, rng if method.is_random else None)
+        made = method(structure, view, n_components, rng, means, weights)
         weights = made.weights if weights is None else weights
         means = made.means
         covariances = made.covariances if covariances is None else covariances
@@ -268,13 +300,20 @@ def initialise(
 
 
 def _view(
-    samples: Samples, coordinates: Coordinates, n_components: int, rng: np.random.Generator
+    samples: Samples, coordinates: Coordinates, n_components: int, rng: np.random.Generator | None
 ) -> View:
-    """All samples of a block, or as many as are needed to find seeds among."""
+    """All samples of a block, or as many as are needed to find seeds among.
+
+    Without a generator they are taken at equal distances: samples of a class are in no order.
+    """
     N, size = samples.n_samples, max(SEED_SAMPLES, SEED_SAMPLES_PER_KERNEL * n_components)
     if size < N:
-        chosen = rng.choice(N, size, replace=False)
-        # Rare classes are seen as well; the order of the samples within a class is no order.
+        chosen = (
+            np.linspace(0, N - 1, size).astype(np.intp)
+            if rng is None
+            else rng.choice(N, size, replace=False)
+        )
+        # Rare classes are seen as well.
         present = np.bincount(samples.labels[chosen], minlength=len(samples.bounds) - 1)
         rare = np.flatnonzero(present < SEED_SAMPLES_PER_KERNEL)
         few = [samples.bounds[j] + np.arange(SEED_SAMPLES_PER_KERNEL) for j in rare]

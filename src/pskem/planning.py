@@ -18,8 +18,10 @@ from pskem.partition import partition_features
 from pskem.refining import Wishes
 from pskem.samples import canonical_order
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import Data, Holdout, Plan, make_data, make_holdout, split
+from pskem.training import Data, Plan, make_data, make_holdout, split
 from pskem.unmixing import Unmixing, fit_unmixing, representative
+from pskem.validation import Holdout
+from pskem.weighting import Weighting, equal_weighting
 
 __all__ = ["divide", "find_unmixing", "plan_fit"]
 
@@ -114,9 +116,19 @@ def plan_fit(
                 " warm_start=False to start afresh."
             )
         starts = starts_from(before)
-    by_validation = estimator.early_stopping is True
-    patience = estimator.n_iter_no_change
-    return make_plan(estimator, blocks, n_components, starts, seed, by_validation, patience)
+    weights = checks.check_block_weights(estimator.block_weights, len(blocks))
+    return make_plan(
+        estimator,
+        blocks,
+        n_components,
+        starts,
+        seed,
+        checks.check_boolean("early_stopping", estimator.early_stopping, auto=True) is True,
+        estimator.n_iter_no_change,
+        Weighting(weights, 1.0)
+        if isinstance(weights, np.ndarray)
+        else equal_weighting(len(blocks)),
+    )
 
 
 def divide(
@@ -128,12 +140,12 @@ def divide(
     validation: tuple[FloatArray, NDArray[np.intp]] | None,
 ) -> tuple[Data, Holdout | None, Wishes]:
     """Samples to train on, samples to validate on, and what to do after EM."""
-    weights = checks.check_block_weights(estimator.block_weights, len(plan.blocks))
+    weights = estimator.block_weights if isinstance(estimator.block_weights, str) else None
     wishes = make_wishes(
         weights,
         estimator.discriminative_iter,
         float(estimator.discriminative_smoothing),
-        estimator.early_stopping,
+        checks.check_boolean("early_stopping", estimator.early_stopping, auto=True),
         len(labels),
         validation is not None,
     )
@@ -143,7 +155,7 @@ def divide(
         rows, held_out = split(X, labels, fraction, len(prior), plan.seed)
         if len(held_out):
             validation = X[held_out], labels[held_out]
-        elif plan.early_stopping or (isinstance(weights, str) and weights == "fit"):
+        elif plan.early_stopping or weights == "fit":
             raise ValueError(
                 f"validation_fraction={fraction} of {len(labels)} samples leaves none to validate"
                 " on (every class keeps one to train on). Use a larger fraction or more samples,"

@@ -58,7 +58,8 @@ def make_candidates(
     n_components: Sequence[int] | None = None,
     n_blocks: Sequence[int] | None = None,
     covariance_type: Sequence[str] | None = None,
-    shrinkage: Sequence[float] | None = None,
+    shrinkage: Sequence[float | str] | None = None,
+    factors: Sequence[float] = SHRINKAGE_FACTORS,
 ) -> list[Candidate]:
     """A grid of settings that suit the data, those closest to the classifier's own choice first.
 
@@ -69,6 +70,7 @@ def make_candidates(
     counts : (L,), training samples of each class
     n_features : M
     n_components, n_blocks, covariance_type, shrinkage : values to try; None takes such as suit
+    factors : multiples of the automatic shrinkage to try, where no values are given
     """
     N, L = int(counts.sum()), len(counts)
     sizes = {-(-n_features // size) for size in BLOCK_SIZES}
@@ -82,9 +84,10 @@ def make_candidates(
         if numbers is None:
             most = max(L, N // SAMPLES_PER_KERNEL)
             numbers = sorted({usual, *(k * L for k in PER_CLASS if k * L <= most)})
-        amounts = shrinkage
-        if amounts is None:
-            amounts = [factor * suggest_shrinkage(m) for factor in SHRINKAGE_FACTORS]
+        usual_shrinkage = suggest_shrinkage(m)
+        amounts = [factor * usual_shrinkage for factor in factors]
+        if shrinkage is not None:
+            amounts = [usual_shrinkage if nu == "auto" else float(nu) for nu in shrinkage]
         # How many settings differ from the first choice, and by how much K does.
         for K, (s, amount) in product(numbers, enumerate(amounts)):
             distance = abs(round(float(np.log2(K / usual))))
@@ -160,7 +163,7 @@ def by_bic(make: Maker) -> Callable[[Candidate], Trial]:
     def attempt(candidate: Candidate) -> Trial:
         start = time.monotonic()
         ((model, fold),) = make(candidate)
-        model.set_params(discriminative_iter=0, block_weights=None)
+        model.set_params(discriminative_iter=0, block_weights=None, early_stopping=False)
         judged = np.array([_judge(model, fold)])
         bic = model.bic(fold.X, fold.y)
         return Trial(candidate, judged[:, 0], judged[:, 1], bic, time.monotonic() - start)

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from pskem.em import Health, Mender, Pass, Regulariser, em_passes
 from pskem.initialise import Method, Start, initialise
-from pskem.kernels import Kernels, prepare
-from pskem.likelihood import block_log_likelihood
+from pskem.kernels import Kernels
 from pskem.parallel import Mapper
 from pskem.reseeding import reseed
 from pskem.samples import (
-    CHUNK,
     Coordinates,
     Samples,
     arrange,
@@ -27,16 +25,17 @@ from pskem.samples import (
     standardise,
 )
 from pskem.structures import FloatArray, Structure
+from pskem.validation import Holdout, judge
 from pskem.weighting import Weighting
 
 __all__ = [
     "SMALLEST_FLOOR",
     "Data",
-    "Holdout",
     "Observer",
     "Plan",
     "Progress",
     "Run",
+    "Snapshot",
     "make_data",
     "make_holdout",
     "split",
@@ -58,6 +57,7 @@ class Plan(NamedTuple):
     """Everything that decides a fit, apart from the data.
 
     reseed : whether kernels that run empty are put elsewhere
+    weighting : block weights with which the assembled classifier is validated during EM
     regularisers : one per block, in standardised coordinates; floors are at least SMALLEST_FLOOR
     """
 
@@ -69,6 +69,7 @@ class Plan(NamedTuple):
     n_init: int
     regularisers: Sequence[Regulariser]
     reseed: bool
+    weighting: Weighting
     max_iter: int
     tol: float
     early_stopping: bool
@@ -83,26 +84,32 @@ class Data(NamedTuple):
     coordinates: Sequence[Coordinates]
 
 
-class Holdout(NamedTuple):
-    """Validation data, in the coordinates of each block, (m, n) each, labels (n,), log priors."""
+class Snapshot(NamedTuple):
+    """A model after a pass.
 
-    X: Sequence[FloatArray]
-    labels: NDArray[np.intp]
-    log_prior: FloatArray
+    kernels : one per block
+    weighting : block weights and temperature
+    allowed : (L, K) bool each, the weights that the start left open; others stay zero
+    """
+
+    kernels: Sequence[Kernels]
+    weighting: Weighting
+    allowed: Sequence[NDArray[np.bool_]]
 
 
 class Progress(NamedTuple):
-    """What an observer learns after a pass."""
+    """What an observer learns after a pass.
+
+    discriminative : whether the pass was a discriminative one, whose log likelihood is that of the
+        classes given the samples
+    """
 
     start: int
     iteration: int
-    kernels: Sequence[Kernels]
+    model: Snapshot
     log_likelihood: float
     validation_score: float | None
-    #: Whether the pass was a discriminative one, whose log likelihood is that of the classes given
-    #: the samples.
     discriminative: bool = False
-    weighting: Weighting | None = None
 
 
 class Observer(Protocol):
@@ -226,6 +233,10 @@ def train(
     best: Run | None = None
     for i in range(plan.n_init):
         kernels = parallel_map(partial(_initial, plan, data, i), range(len(plan.blocks)))
+        if i == 0:
+            first = kernels
+        elif all(_same(*pair) for pair in zip(first, kernels, strict=True)):
+            continue  # chance left nothing to decide
         run = _run(plan, data, kernels, holdout, parallel_map, observe, i)
         if best is None or run.merit(plan.early_stopping) > best.merit(plan.early_stopping):
             best = run
@@ -234,6 +245,10 @@ def train(
             break
     assert best is not None  # n_init >= 1
     return best
+
+
+def _same(one: Kernels, other: Kernels) -> bool:
+    return all(np.array_equal(*pair) for pair in zip(one, other, strict=True))
 
 
 def _initial(plan: Plan, data: Data, i: int, r: int) -> Kernels:
@@ -279,11 +294,14 @@ def _run(
             # A fall, which rounding can cause, is no convergence either.
             converged = np.abs(trace[-1] - trace[-2]) / N < plan.tol
         if holdout is not None:
-            scores.append(accuracy(plan.structure, step.kernels, holdout, parallel_map))
+            weighting = plan.weighting
+            verdict = judge(plan.structure, step.kernels, weighting, holdout, parallel_map)
+            scores.append(verdict.accuracy)
         if not plan.early_stopping or scores[-1] > max(scores[:-1], default=-np.inf):
             kept, best_iter = step, p
         score = scores[-1] if scores else None
-        asked = observe(Progress(start, p, step.kernels, float(trace[-1].sum()), score))
+        model = Snapshot(step.kernels, plan.weighting, allowed)
+        asked = observe(Progress(start, p, model, float(trace[-1].sum()), score))
         exhausted = (
             plan.early_stopping
             and plan.n_iter_no_change is not None
@@ -318,22 +336,3 @@ def _mender(plan: Plan, data: Data, allowed: Sequence[NDArray[np.bool_]]) -> Men
         return kernels, health._replace(empty=empty)
 
     return mend
-
-
-def accuracy(
-    structure: Structure, kernels: Sequence[Kernels], holdout: Holdout, parallel_map: Mapper
-) -> float:
-    """Share of the validation samples that the assembled classifier gets right."""
-    n = len(holdout.labels)
-    prepared = [
-        prepare(structure, theta, X.dtype) for theta, X in zip(kernels, holdout.X, strict=True)
-    ]
-
-    def count(low: int) -> int:
-        joint = holdout.log_prior[:, None] + sum(
-            block_log_likelihood(structure, ready, X[:, low : low + CHUNK])
-            for ready, X in zip(prepared, holdout.X, strict=True)
-        )
-        return int(np.sum(joint.argmax(axis=0) == holdout.labels[low : low + CHUNK]))
-
-    return sum(parallel_map(count, range(0, n, CHUNK))) / n

@@ -20,7 +20,7 @@ from scipy.special import log_softmax
 
 from pskem.structures import FloatArray
 
-__all__ = ["Weighting", "cross_entropy", "fit_weighting"]
+__all__ = ["Weighting", "cross_entropy", "equal_weighting", "fit_weighting"]
 
 #: Strength of the pull toward weights of one, in samples, and toward T = 1, in cross-entropy. They
 #: decide what the data do not: weights where all samples are classified without doubt, and T where
@@ -40,8 +40,12 @@ class Weighting(NamedTuple):
 
     def joint(self, log_q: FloatArray, log_prior: FloatArray) -> FloatArray:
         """log p(c=j) + sum_r beta_r log q_rj, (n, L), from log q (n, R, L)."""
-        # Not by BLAS, whose sums depend on the order of the blocks in their last bits.
         return (log_q * self.weights[:, None]).sum(axis=1) + log_prior
+
+
+def equal_weighting(n_blocks: int) -> Weighting:
+    """All blocks as they are."""
+    return Weighting(np.ones(n_blocks), 1.0)
 
 
 def cross_entropy(
@@ -75,7 +79,7 @@ def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatA
     log_prior = np.where(possible, log_prior, -1e30)
     n, R, L = log_q.shape
     if n == 0:
-        return Weighting(np.ones(R), 1.0)
+        return equal_weighting(R)
     relative = log_q - log_q.max(axis=2, keepdims=True)
     # A sample far from all kernels of its own class may be thousands behind, and one such sample
     # would decide the weights alone.

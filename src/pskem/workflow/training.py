@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from pskem.automatic import suggest_n_components
-from pskem.checks import check_n_components
+from pskem.checks import check_boolean, check_n_components
 from pskem.classifier import SharedKernelClassifier
 from pskem.dependence import within_class_dependence
 from pskem.files import check_place
@@ -107,6 +107,8 @@ class Trained(NamedTuple):
     n_validation: int
     training_accuracy: float
     validation_accuracy: float | None
+    #: Per row, in the units of the encoded features.
+    log_likelihood: float
 
     @property
     def classifier(self) -> SharedKernelClassifier:
@@ -114,17 +116,14 @@ class Trained(NamedTuple):
         return classifier
 
     @property
-    def log_likelihood(self) -> float:
-        """Per row, in the units of the encoded features, of the pass that was kept."""
-        model = self.classifier
-        return float(model.log_likelihoods_[model.best_iter_ - 1].sum() / self.n_train)
-
-    @property
     def ending(self) -> str:
         model = self.classifier
-        if model.early_stopping is True:
+        if len(model.validation_scores_):
             return f"pass {model.best_iter_} kept"
-        return "converged" if model.converged_.all() else "not converged"
+        text = "converged" if model.converged_.all() else "not converged"
+        if len(model.log_posteriors_):
+            text += f", then {model.discriminative_best_iter_} discriminative"
+        return text
 
     @property
     def n_at_floor(self) -> int:
@@ -168,11 +167,12 @@ def train(
 ) -> Trained:
     """Train a pipeline on a task, with a part of the rows held out to watch.
 
-    The held-out rows are seen neither by the encoder nor by EM. Unless ``early_stopping`` is False
-    they choose the pass and weigh the blocks. Where ``reg_covar`` is None it follows from the data.
+    The held-out rows are seen by no step, unless ``early_stopping`` is True: then they choose the
+    pass. Where ``reg_covar`` is None it follows from the data.
     """
     rows, held_out = hold_out(task.y, validation_fraction, classifier.random_state)
-    if classifier.early_stopping is True and not len(held_out):
+    chooses = check_boolean("early_stopping", classifier.early_stopping, auto=True) is True
+    if chooses and not len(held_out):
         raise TableError(
             "Early stopping needs rows to validate on: hold out a larger fraction, or train"
             " without it."
@@ -186,12 +186,14 @@ def train(
             X_val = encoder.transform(task.X.iloc[held_out])
         watched = {"X_val": X_val, "y_val": task.y[held_out]}
     # Rows that choose something can no longer measure it.
-    model.fit(X, y, **(watched if classifier.early_stopping is True else {}))
+    model.fit(X, y, **(watched if chooses else {}))
     validated = float(model.score(watched["X_val"], watched["y_val"])) if watched else None
     accuracy = float(model.score(X, y))
+    own = np.arange(len(y)), np.searchsorted(model.classes_, y)
+    log_likelihood = float(model.class_log_likelihood(X)[own].mean())
     model.set_params(verbose=0)
     pipeline = Pipeline([*encoder.steps, ("classifier", model)])
-    return Trained(pipeline, task, len(rows), len(held_out), accuracy, validated)
+    return Trained(pipeline, task, len(rows), len(held_out), accuracy, validated, log_likelihood)
 
 
 def hold_out(
