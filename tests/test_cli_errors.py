@@ -133,7 +133,7 @@ def test_main_exits_with_the_code(capsys):
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are for Unix")
 def test_an_end_from_outside_leaves_nothing_behind(iris_model):
     frame = pd.read_csv("test.csv")
-    pd.concat([frame] * 20_000).to_csv("long.csv", index=False)
+    pd.concat([frame] * 60_000).to_csv("long.csv", index=False)
     before = files()
     command = [sys.executable, "-m", "pskem", "predict", "model.pskem", "long.csv", "-o", "out.csv"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pskem import SharedKernelDensity
+from pskem import SharedKernelClassifier, SharedKernelDensity
 from pskem.em import summarise
 from pskem.kernels import Kernels, kernel_log_densities, prepare
 from pskem.likelihood import mix
 from pskem.samples import Samples, cut
-from pskem.structures import STRUCTURES
+from pskem.structures import STRUCTURES, matrices
 from reference import (
     COVARIANCE_TYPES,
     of_type,
@@ -296,3 +296,34 @@ def test_structures_convert_to_dense_and_back(rng, covariance_type):
     assert dense.shape == (4, 3, 3)
     np.testing.assert_allclose(structure.compact(dense), compact)
     assert structure.shape(4, 3) == compact.shape
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_kernels_one_by_one_are_the_products_with_phi(rng, dtype):
+    full = STRUCTURES["full"]
+    X = rng.standard_normal((50, 30)).astype(dtype)
+    phi = np.empty((full.n_rows(50), 30), dtype=dtype)
+    full.features(full.natural(np.zeros((1, 50)), np.eye(50)[None]), X, phi)
+    theta = rng.standard_normal((3, len(phi))).astype(dtype)
+    W = rng.random((3, 30)).astype(dtype)
+    forms = full.one_by_one(3, 50)
+    values = np.empty((3, 30), dtype=dtype)
+    forms.evaluate(theta, X, values)
+    tolerance = 1e-12 if dtype == np.float64 else 2e-4
+    np.testing.assert_allclose(values, theta @ phi, rtol=tolerance, atol=100 * tolerance)
+    np.testing.assert_allclose(forms.collect(W, X), W @ phi.T, rtol=tolerance, atol=10 * tolerance)
+    assert full.one_by_one(3, 20) is full.one_by_one(40, 50) is None
+
+
+def test_a_fit_in_many_features_does_not_depend_on_how_kernels_are_evaluated(rng, monkeypatch):
+    y = np.arange(900) % 3
+    X = rng.standard_normal((900, 50)) + 0.3 * y[:, None]
+    settings = {"n_components": 3, "max_iter": 4, "tol": 0, "random_state": 0, "n_blocks": 1}
+    fits = []
+    for features in (48, 10**6):
+        monkeypatch.setattr(matrices, "MANY_FEATURES", features)
+        fits.append(SharedKernelClassifier(**settings).fit(X, y))
+    one, other = fits
+    np.testing.assert_allclose(one.log_likelihoods_, other.log_likelihoods_, rtol=1e-10)
+    np.testing.assert_allclose(one.blocks_[0].means, other.blocks_[0].means, atol=1e-8)
+    np.testing.assert_allclose(one.blocks_[0].covariances, other.blocks_[0].covariances, atol=1e-8)

@@ -81,8 +81,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         Share of a class's weight that ``"class-kmeans"`` gives to the class's own kernels; the rest
         is spread evenly over all. With 1, kernels are not shared (a weight of zero stays zero).
         EM moves shared kernels to where they describe all classes together best, which is not where
-        they tell them apart: with 0.9, CIFAR-10 loses 15 points of accuracy. Sharing pays where K
-        must be small.
+        they tell them apart: on CIFAR-10, one kernel a class has 51 % accuracy after EM, and 33 %
+        with 0.9. Sharing pays where K must be small.
     init_range : pair of float, default=(-2.0, 2.0)
         Range of the means of the random start.
     init_scale : float, default=2.0

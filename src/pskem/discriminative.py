@@ -228,7 +228,7 @@ def _contrast(
     # w_nk under the true class minus w_nk under the posterior.
     alone = np.array_equal(ready.rows, np.arange(K))  # one pair for every kernel, in order
     W = shares if alone else ready.gather @ shares  # (K, n)
-    sums = (W @ part.terms.phi[:d].T).astype(np.float64)
+    sums = part.terms.sums(W)[:, :d].astype(np.float64)
     for row, k in ready.product.centred:
         sums[k] = features_about_mean(structure, ready.prepared, X, k) @ W[row]
     return Contrast(sums, gained, lost)

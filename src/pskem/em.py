@@ -146,7 +146,7 @@ def summarise(
             terms = log_terms(structure, prepared, product, X, chunk.bounds, scratch)
             W = terms.values
             log_sums = softmax_in_place(W)  # Pulford (2022), eq. (skemw)
-            part = W @ terms.phi.T
+            part = terms.sums(W)
             for row, k in product.centred:
                 part[row, :d] = features_about_mean(structure, prepared, X, k) @ W[row]
             S += part

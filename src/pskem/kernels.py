@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.structures import FloatArray, Natural, Structure
+from pskem.structures import FloatArray, Natural, OneByOne, Structure
 
 __all__ = [
     "Kernels",
@@ -105,8 +105,16 @@ class Terms(NamedTuple):
     """The log terms of a chunk and what made them."""
 
     values: FloatArray  # (K', n)
-    phi: FloatArray  # (d + c, n): features, then one indicator row per class
     common: FloatArray | float  # (n,): what all values lack
+    X: FloatArray  # (m, n)
+    phi: FloatArray  # (d + c, n): features, unless it goes without; one indicator row per class
+    forms: OneByOne | None  # how it goes without
+
+    def sums(self, W: FloatArray) -> FloatArray:
+        """W @ phi(X)', (K', d + c), for W (K', n)."""
+        if self.forms is None:
+            return W @ self.phi.T
+        return np.hstack([self.forms.collect(W, self.X), W @ self.phi.T])
 
 
 class Scratch:
@@ -134,18 +142,27 @@ def log_terms(
     """offset + log N(x_n; mu_k, P_k) - common(x_n) for X (m, n), whose classes begin at bounds."""
     active, theta, centred = product
     d, c, n = structure.n_rows(len(X)), len(bounds) - 1, X.shape[1]
-    phi = scratch.array("phi", (d + c, n), prepared.dtype)
-    structure.features(prepared.natural, X, phi[:d])
-    phi[d:] = 1.0 if c == 1 else 0.0
+    forms = structure.one_by_one(len(active), len(X))
+    made = d if forms is None else 0
+    phi = scratch.array("phi", (made + c, n), prepared.dtype)
+    indicators = phi[made:]
+    indicators[:] = 1.0 if c == 1 else 0.0
     if c > 1:
         for j in range(c):
-            phi[d + j, bounds[j] : bounds[j + 1]] = 1.0
+            indicators[j, bounds[j] : bounds[j + 1]] = 1.0
     values = scratch.array("values", (len(active), n), prepared.dtype)
-    np.matmul(theta, phi, out=values)
+    common: FloatArray | float = 0.0
+    if forms is None:
+        structure.features(prepared.natural, X, phi[:d])
+        np.matmul(theta, phi, out=values)
+        common = structure.common(phi[:d])
+    else:
+        forms.evaluate(theta[:, :d], X, values)
+        values += theta[:, d:] @ indicators
     for row, k in centred:
         local = features_about_mean(structure, prepared, X, k)
-        values[row] = theta[row, :d] @ local + theta[row, d:] @ phi[d:]
-    return Terms(values, phi, structure.common(phi[:d]))
+        values[row] = theta[row, :d] @ local + theta[row, d:] @ indicators
+    return Terms(values, common, X, phi, forms)
 
 
 def features_about_mean(

@@ -16,8 +16,8 @@ __all__ = ["ARRANGEMENTS", "partition_features"]
 ARRANGEMENTS = ("sequential", "interleaved", "random", "dependence")
 
 #: Features per block that ``n_blocks="auto"`` does not exceed. With kernels that start in their
-#: class, the larger blocks were the more accurate ones (docs/beyond.md), but a pass costs O(m^2)
-#: per kernel and sample.
+#: class, the larger blocks were the more accurate ones, but a pass costs O(m^2) per kernel and
+#: sample.
 AUTO_BLOCK_SIZE = 100
 
 

@@ -27,7 +27,7 @@ __all__ = [
 CHUNK = 2048
 #: Samples per chunk in training, for blocks of at most so many features, and for larger ones.
 CHUNK_SIZES = ((16, 4096), (48, 2048), (112, 512))
-SMALLEST_CHUNK = 128
+SMALLEST_CHUNK = 256
 #: Samples that one thread trains on in one go, at most, and how many such tasks a block should
 #: have at least, so that threads finish together. The data alone decide, so that the order of all
 #: sums does not depend on the threads.

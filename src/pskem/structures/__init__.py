@@ -1,9 +1,26 @@
 """Covariance structures behind one seam, by the names that ``covariance_type`` accepts."""
 
 from pskem.structures.matrices import Full, Tied
-from pskem.structures.seam import FloatArray, Floored, Gaussians, Natural, Structure, Totals
+from pskem.structures.seam import (
+    FloatArray,
+    Floored,
+    Gaussians,
+    Natural,
+    OneByOne,
+    Structure,
+    Totals,
+)
 from pskem.structures.variances import Diagonal, Spherical
 
-__all__ = ["STRUCTURES", "FloatArray", "Floored", "Gaussians", "Natural", "Structure", "Totals"]
+__all__ = [
+    "STRUCTURES",
+    "FloatArray",
+    "Floored",
+    "Gaussians",
+    "Natural",
+    "OneByOne",
+    "Structure",
+    "Totals",
+]
 
 STRUCTURES: dict[str, Structure] = {s.name: s for s in (Full(), Tied(), Diagonal(), Spherical())}

@@ -15,6 +15,7 @@ from pskem.structures.seam import (
     Floored,
     Gaussians,
     Natural,
+    OneByOne,
     Separate,
     Totals,
 )
@@ -64,6 +65,40 @@ def _upper_triangle(m: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return rows, columns
 
 
+class QuadraticForms:
+    """theta . phi(x) as x'Ax + b'x, with the matrices A of the kernels taken out of theta.
+
+    phi has m^2 / 2 rows, which must be written and read for every sample; two products of m x m
+    matrices with the samples are faster, as long as there are few kernels to share phi.
+    """
+
+    def evaluate(self, theta: FloatArray, X: FloatArray, out: FloatArray) -> None:
+        m = len(X)
+        a, b = _upper_triangle(m)
+        A = np.zeros((m, m), dtype=theta.dtype)
+        for row, values in zip(theta, out, strict=True):
+            A[a, b] = row[:-m]
+            product = A @ X
+            product += row[-m:, None]
+            np.einsum("an,an->n", product, X, out=values)
+
+    def collect(self, W: FloatArray, X: FloatArray) -> FloatArray:
+        m = len(X)
+        a, b = _upper_triangle(m)
+        result = np.empty((len(W), len(a) + m), dtype=X.dtype)
+        for w, row in zip(W, result, strict=True):
+            weighted = w * X
+            row[:-m] = (weighted @ X.T)[a, b]
+            row[-m:] = weighted.sum(axis=1)
+        return result
+
+
+#: Features from which on, and kernels up to which, forms are evaluated one by one.
+MANY_FEATURES = 48
+FEW_KERNELS = 8
+_FORMS = QuadraticForms()
+
+
 class Full(Separate):
     """Every kernel has its own covariance matrix (SKEM). phi = [x_a x_b for a <= b, x]."""
 
@@ -102,6 +137,9 @@ class Full(Separate):
             np.multiply(X[a:], X[a], out=out[row : row + m - a])
             row += m - a
         out[row : row + m] = X
+
+    def one_by_one(self, K: int, m: int) -> OneByOne | None:
+        return _FORMS if m >= MANY_FEATURES and K <= FEW_KERNELS else None
 
     def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
         K, m = totals.origins.shape
@@ -169,6 +207,9 @@ class Tied:
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         np.matmul(natural.whitener.astype(X.dtype, copy=False), X, out=out)
+
+    def one_by_one(self, K: int, m: int) -> OneByOne | None:
+        return None
 
     def common(self, phi: FloatArray) -> FloatArray:
         return -0.5 * np.einsum("an,an->n", phi, phi)

@@ -26,6 +26,7 @@ __all__ = [
     "Floored",
     "Gaussians",
     "Natural",
+    "OneByOne",
     "Separate",
     "Structure",
     "Totals",
@@ -96,6 +97,18 @@ class Floored(NamedTuple):
     n_collapsed: NDArray[np.intp]
 
 
+class OneByOne(Protocol):
+    """Products with phi, without phi: kernel by kernel, for few kernels in many features."""
+
+    def evaluate(self, theta: FloatArray, X: FloatArray, out: FloatArray) -> None:
+        """Write theta @ phi(X), (K, n), for theta (K, d) and X (m, n)."""
+        ...
+
+    def collect(self, W: FloatArray, X: FloatArray) -> FloatArray:
+        """W @ phi(X)', (K, d), for W (K, n) and X (m, n)."""
+        ...
+
+
 class Structure(Protocol):
     """What the engine needs to know about a family of covariance matrices.
 
@@ -126,6 +139,13 @@ class Structure(Protocol):
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         """Write phi(X), (d, n), for X (m, n)."""
+        ...
+
+    def one_by_one(self, K: int, m: int) -> OneByOne | None:
+        """How to do without phi, where that is faster for K kernels; None where it is not.
+
+        Only structures whose common part and scatter are empty do without.
+        """
         ...
 
     def common(self, phi: FloatArray) -> FloatArray | float:
@@ -182,6 +202,9 @@ class Separate:
     """Shared by the structures in which every kernel has a covariance of its own."""
 
     keeps_apart = True
+
+    def one_by_one(self, K: int, m: int) -> OneByOne | None:
+        return None
 
     def common(self, phi: FloatArray) -> float:
         return 0.0
