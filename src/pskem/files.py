@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,10 +32,9 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     """
     target = Path(path).resolve()  # what a link leads to, not the link
     check_place(target)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, mode, **options) as stream:
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:  # a signal may come as soon as there is something to remove
+        with open(temporary, mode.replace("w", "x"), opener=_for_me_alone, **options) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -50,6 +49,10 @@ def atomic_write(path: Any, content: bytes) -> None:
     """Write a file that appears whole or not at all."""
     with replacing(path) as stream:
         stream.write(content)
+
+
+def _for_me_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _umask() -> int:
