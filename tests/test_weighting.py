@@ -6,7 +6,7 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
-from pskem.weighting import PULL_TEMPERATURE, PULL_WEIGHTS, cross_entropy, fit_weighting
+from pskem.weighting import PULL_TEMPERATURE, cross_entropy, fit_weighting
 
 
 def gaussian_blocks(rng, n, L=3, R=2, spread=1.0):
@@ -32,10 +32,11 @@ def penalised(coefficients, log_q, labels, log_prior):
     """What is minimised, in beta / T and 1 / T, written out."""
     n = len(labels)
     joint = np.einsum("nrj,r->nj", log_q, coefficients[:-1]) + coefficients[-1] * log_prior
-    loss = -log_softmax(joint, axis=1)[np.arange(n), labels].mean()
-    off = np.asarray(coefficients) - 1.0
-    pull = PULL_WEIGHTS / n * off[:-1] @ off[:-1] + PULL_TEMPERATURE * off[-1] ** 2
-    return loss + 0.5 * pull
+    log_p = log_softmax(joint, axis=1)
+    # All is as it should be but for one sample in n + 2, of which nobody knows what it is.
+    doubt = 1.0 / (n + 2.0)
+    loss = -(1.0 - doubt) * log_p[np.arange(n), labels].mean() - doubt * log_p.mean()
+    return loss + 0.5 * PULL_TEMPERATURE * (coefficients[-1] - 1.0) ** 2
 
 
 def coefficients_of(weighting):
@@ -49,9 +50,10 @@ def test_cross_entropy_and_its_gradient(rng):
         a = rng.uniform(-1.0, 2.0, 3)
         scores = np.einsum("i,inj->nj", a, terms)
         p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-        loss, slope = cross_entropy(a, terms, labels)
+        targets = np.eye(4)[labels]
+        loss, slope = cross_entropy(a, terms, targets)
         assert loss == pytest.approx(-np.log(p[np.arange(20), labels]).mean(), rel=1e-13)
-        numerical = approx_fprime(a, lambda v: cross_entropy(v, terms, labels)[0], 1e-7)
+        numerical = approx_fprime(a, lambda v, t=targets: cross_entropy(v, terms, t)[0], 1e-7)
         np.testing.assert_allclose(slope, numerical, atol=1e-6)
 
 
@@ -63,8 +65,8 @@ def test_cross_entropy_is_convex(rng):
         hessian = np.array(
             [
                 (
-                    cross_entropy(a + 1e-5 * step, terms, labels)[1]
-                    - cross_entropy(a - 1e-5 * step, terms, labels)[1]
+                    cross_entropy(a + 1e-5 * step, terms, np.eye(3)[labels])[1]
+                    - cross_entropy(a - 1e-5 * step, terms, np.eye(3)[labels])[1]
                 )
                 / 2e-5
                 for step in np.eye(3)
@@ -161,7 +163,7 @@ def test_one_wild_sample_does_not_decide(rng):
     np.testing.assert_allclose(after.weights, before.weights, rtol=0.15)
     # Without a bound on what one sample can say, the block would have no weight left.
     terms = np.concatenate([log_q.transpose(1, 0, 2), np.tile(log_prior, (1, 500, 1))])
-    _, slope = cross_entropy(np.array([1e-4, 1.0, 1.0]), terms, labels)
+    _, slope = cross_entropy(np.array([1e-4, 1.0, 1.0]), terms, np.eye(3)[labels])
     assert slope[0] > 0.0
     assert after.weights[0] > 0.3
 
@@ -199,10 +201,12 @@ def test_samples_of_a_class_without_prior_have_no_say(rng):
     np.testing.assert_allclose(ours.weights, theirs.weights, rtol=0.05)
 
 
-def test_perfect_separation_leaves_weights_near_one():
-    """Where no sample is in doubt, the pull decides, not the optimiser's patience."""
+def test_samples_that_are_all_right_leave_a_doubt():
+    """Half of one sample in n + 2 may be wrong: Platt's targets, met exactly."""
     labels = np.arange(100) % 2
     log_q = np.where(np.eye(2)[labels] == 1.0, 0.0, -200.0)[:, None].repeat(2, axis=1)
     found = fit_weighting(log_q, labels, np.log([0.5, 0.5]))
-    np.testing.assert_allclose(found.weights, 1.0, atol=1e-3)
+    p = np.exp(-loss_of(found, log_q, labels, np.log([0.5, 0.5])))
+    assert p == pytest.approx(1.0 - 0.5 / 102.0, abs=1e-4)
+    assert found.weights[0] == pytest.approx(found.weights[1])
     assert found.temperature == pytest.approx(1.0, abs=1e-3)

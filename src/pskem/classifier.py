@@ -149,8 +149,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
     priors : None, "uniform" or array of shape (n_classes,), default=None
         Class priors. None takes the class frequencies, ``"uniform"`` is the paper's choice.
     random_state : int, RandomState instance or None, default=None
-        Source of randomness. With an int, the same data give the same model, in whatever order
-        their rows come.
+        Source of randomness. With an int, the same data, to the last bit, give the same model, in
+        whatever order their rows come.
     n_jobs : int or None, default=None
         Number of threads; None is all available cores. The result has the same bits for all.
     verbose : int, default=0

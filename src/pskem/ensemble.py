@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -17,6 +18,16 @@ from pskem.likelihood import log_posterior
 from pskem.structures import FloatArray
 
 __all__ = ["PartitionEnsemble"]
+
+
+def _same(one: SharedKernelClassifier, other: SharedKernelClassifier) -> bool:
+    if len(one.blocks_) != len(other.blocks_):  # components of other samples may be fewer
+        return False
+    pairs = zip(one.blocks_, other.blocks_, strict=True)
+    return all(
+        np.array_equal(a.features, b.features) and np.array_equal(a.means, b.means)
+        for a, b in pairs
+    )
 
 
 class PartitionEnsemble(ClassifierMixin, BaseEstimator):
@@ -101,6 +112,14 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         members = self._members()
         for member in members:
             member.fit(X, y, X_val=X_val, y_val=y_val)
+        if len(members) > 1 and all(_same(members[0], member) for member in members[1:]):
+            warnings.warn(
+                f"All {len(members)} members are the same model: they have one block, starts that"
+                " leave nothing to chance, and hold out nothing. Give the estimator n_blocks of at"
+                " least 2, more components, or early_stopping=True.",
+                UserWarning,
+                stacklevel=2,
+            )
         self.estimators_ = members
         self.classes_ = members[0].classes_
         self.n_features_in_ = members[0].n_features_in_

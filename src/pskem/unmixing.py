@@ -114,7 +114,7 @@ def fit_unmixing(X: FloatArray, seed: int) -> Unmixing:
     # FastICA's own whitening divides by all singular values, also by zeros, and by the signs of
     # the first feature's loadings, which are zero if it is constant.
     whitening = axes / spread[:, None]
-    ica = FastICA(whiten=False, random_state=seed).fit(Z @ whitening.T)
+    ica = FastICA(whiten=False, max_iter=1000, tol=1e-3, random_state=seed).fit(Z @ whitening.T)
     rotation = ica.components_  # (C, C), orthogonal
     unmixing = rotation @ whitening * varies / scale
     return Unmixing(

@@ -22,10 +22,8 @@ from pskem.structures import FloatArray
 
 __all__ = ["Weighting", "cross_entropy", "equal_weighting", "fit_weighting"]
 
-#: Strength of the pull toward weights of one, in samples, and toward T = 1, in cross-entropy. They
-#: decide what the data do not: weights where all samples are classified without doubt, and T where
+#: Strength of the pull toward T = 1, in cross-entropy: it decides where the data do not, because
 #: the classes are about equally frequent.
-PULL_WEIGHTS = 1.0
 PULL_TEMPERATURE = 0.01
 #: How far a class may be behind the best one in a block, in units of what is usual between the
 #: best and the worst, before it does not matter how much farther.
@@ -49,19 +47,17 @@ def equal_weighting(n_blocks: int) -> Weighting:
 
 
 def cross_entropy(
-    coefficients: FloatArray, terms: FloatArray, labels: NDArray[np.intp]
+    coefficients: FloatArray, terms: FloatArray, targets: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Mean of -log softmax(sum_i a_i terms_i) at the labels, and its gradient in a.
+    """Mean of -log softmax(sum_i a_i terms_i) under the targets, and its gradient in a.
 
-    coefficients : (P,), terms : (P, n, L), labels : (n,)
+    coefficients : (P,), terms : (P, n, L), targets : (n, L), rows sum to one
     """
     scores = np.tensordot(coefficients, terms, axes=1)  # (n, L)
     log_p = log_softmax(scores, axis=1)
-    n = len(labels)
-    rest = np.exp(log_p)
-    rest[np.arange(n), labels] -= 1.0
-    loss = -float(log_p[np.arange(n), labels].mean())
-    return loss, np.tensordot(terms, rest, axes=2) / n
+    n = len(targets)
+    loss = -float(np.sum(targets * log_p, where=targets > 0.0)) / n
+    return loss, np.tensordot(terms, np.exp(log_p) - targets, axes=2) / n
 
 
 def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatArray) -> Weighting:
@@ -72,6 +68,10 @@ def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatA
     log_q : (n, R, L), log likelihoods of the classes under the blocks
     labels : (n,)
     log_prior : (L,)
+
+    References
+    ----------
+    J. Platt, "Probabilistic Outputs for Support Vector Machines", 1999, for the targets.
     """
     # Samples of a class without prior are wrong whatever the weights, and have no say.
     possible = np.isfinite(log_prior)
@@ -87,16 +87,22 @@ def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatA
     relative = np.maximum(relative, -FARTHEST_BEHIND * np.maximum(typical, 1.0)[:, None])
     terms = np.concatenate([relative.transpose(1, 0, 2), np.broadcast_to(log_prior, (1, n, L))])
 
-    pull = np.append(np.full(R, PULL_WEIGHTS / n), PULL_TEMPERATURE)
+    # Platt (1999): held-out samples that are all right would call for weights without bound.
+    doubt = 1.0 / (n + 2.0)
+    targets = np.tile(doubt * possible / possible.sum(), (n, 1))
+    targets[np.arange(n), labels] += 1.0 - doubt
 
     def objective(a: FloatArray) -> tuple[float, FloatArray]:
-        loss, slope = cross_entropy(a, terms, labels)
-        off = a - 1.0
-        return loss + 0.5 * float(pull @ (off * off)), slope + pull * off
+        loss, slope = cross_entropy(a, terms, targets)
+        off = a[-1] - 1.0
+        slope[-1] += PULL_TEMPERATURE * off
+        return loss + 0.5 * PULL_TEMPERATURE * off * off, slope
 
     start = np.full(R + 1, 1.0)
     found = minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * R + [(1e-3, None)]
     )
     inverse = float(found.x[-1])
+    if not found.x[:-1].any():  # nothing would be left to decide by
+        return equal_weighting(R)
     return Weighting(found.x[:-1] / inverse, 1.0 / inverse)

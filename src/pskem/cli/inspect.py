@@ -14,6 +14,8 @@ __all__ = ["inspect"]
 
 #: Classes whose kernels the table counts.
 SHOWN = 12
+#: Characters of a parameter.
+LONGEST = 60
 
 
 @click.command(
@@ -86,7 +88,7 @@ def inspect(model: str, as_json: bool) -> None:
     )
     table(
         ["parameter", "value"],
-        [(name, repr(value)) for name, value in sorted(classifier.get_params().items())],
+        [(name, _short(value)) for name, value in sorted(classifier.get_params().items())],
         left=2,
     )
     table(
@@ -99,6 +101,12 @@ def inspect(model: str, as_json: bool) -> None:
             for r, (b, n, weight) in enumerate(zip(blocks, held, weights, strict=True))
         ],
     )
+
+
+def _short(value: Any) -> str:
+    """A parameter on one line that fits."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def _json(value: Any) -> Any:
