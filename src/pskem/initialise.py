@@ -64,6 +64,20 @@ class View(NamedTuple):
     coordinates: Coordinates
 
 
+class Wanted(NamedTuple):
+    """What a method is asked for: K kernels of a structure for what is seen of a block.
+
+    Means (K, m) and weights (L, K) that are given will take the place of those that are made.
+    """
+
+    structure: Structure
+    view: View
+    K: int
+    rng: np.random.Generator
+    means: FloatArray | None = None
+    weights: FloatArray | None = None
+
+
 class Method(Protocol):
     """How to make what the user did not fix."""
 
@@ -72,16 +86,8 @@ class Method(Protocol):
         """Whether samples, of which it sees some, and what it makes of them are left to chance."""
         ...
 
-    def __call__(
-        self,
-        structure: Structure,
-        view: View,
-        K: int,
-        rng: np.random.Generator,
-        means: FloatArray | None = None,
-        weights: FloatArray | None = None,
-    ) -> Kernels:
-        """Starting kernels; given means (K, m) and weights (L, K) will take their place."""
+    def __call__(self, wanted: Wanted) -> Kernels:
+        """Starting kernels."""
         ...
 
 
@@ -94,19 +100,11 @@ class Clustered(NamedTuple):
     def is_random(self) -> bool:
         return True
 
-    def __call__(
-        self,
-        structure: Structure,
-        view: View,
-        K: int,
-        rng: np.random.Generator,
-        means: FloatArray | None = None,
-        weights: FloatArray | None = None,
-    ) -> Kernels:
+    def __call__(self, wanted: Wanted) -> Kernels:
+        means, view = wanted.means, wanted.view
         if means is None:
-            means = _seeds(view.points, K, rng, self.lloyd)
-        owners = _nearest(view.points, means)
-        return _from_owners(structure, view, means, owners)
+            means = _seeds(view.points, wanted.K, wanted.rng, self.lloyd)
+        return _from_owners(wanted.structure, view, means, _nearest(view.points, means))
 
 
 class ClassClustered(NamedTuple):
@@ -122,30 +120,25 @@ class ClassClustered(NamedTuple):
     def is_random(self) -> bool:
         return True
 
-    def __call__(
-        self,
-        structure: Structure,
-        view: View,
-        K: int,
-        rng: np.random.Generator,
-        means: FloatArray | None = None,
-        weights: FloatArray | None = None,
-    ) -> Kernels:
+    def __call__(self, wanted: Wanted) -> Kernels:
+        view, K = wanted.view, wanted.K
         counts = np.bincount(view.labels, minlength=view.n_classes)
         # Given weights say which classes may use a kernel, and means where it lies.
-        if means is not None or weights is not None or np.count_nonzero(counts) > K:
-            return Clustered(lloyd=False)(structure, view, K, rng, means)
+        given = wanted.means is not None or wanted.weights is not None
+        if given or np.count_nonzero(counts) > K:
+            return Clustered(lloyd=False)(wanted)
         found = []
         owners = np.empty(len(view.points), dtype=np.intp)
         first = 0
         for j, size in enumerate(_deal(counts, K)):
             own = np.flatnonzero(view.labels == j)
             if size:
-                centres = _seeds(view.points[own], size, rng, lloyd=True)
+                centres = _seeds(view.points[own], size, wanted.rng, lloyd=True)
                 owners[own] = first + _nearest(view.points[own], centres)
                 found.append(centres)
                 first += size
-        return _from_owners(structure, view, np.concatenate(found), owners, self.own_mass)
+        means = np.concatenate(found)
+        return _from_owners(wanted.structure, view, means, owners, self.own_mass)
 
 
 class Tree(NamedTuple):
@@ -158,19 +151,12 @@ class Tree(NamedTuple):
     def is_random(self) -> bool:
         return False
 
-    def __call__(
-        self,
-        structure: Structure,
-        view: View,
-        K: int,
-        rng: np.random.Generator,
-        means: FloatArray | None = None,
-        weights: FloatArray | None = None,
-    ) -> Kernels:
-        if means is not None:
-            return Clustered(lloyd=False)(structure, view, K, rng, means)
+    def __call__(self, wanted: Wanted) -> Kernels:
+        if wanted.means is not None:
+            return Clustered(lloyd=False)(wanted)
+        view = wanted.view
         cells = [np.arange(len(view.points))]
-        while len(cells) < K:
+        while len(cells) < wanted.K:
             cells.sort(key=len)
             cell = cells.pop()
             part = view.points[cell]
@@ -181,7 +167,7 @@ class Tree(NamedTuple):
         for k, cell in enumerate(cells):
             owners[cell] = k
         found = np.array([view.points[cell].mean(axis=0) for cell in cells])
-        return _from_owners(structure, view, found, owners)
+        return _from_owners(wanted.structure, view, found, owners)
 
 
 class Unsupervised(NamedTuple):
@@ -193,18 +179,11 @@ class Unsupervised(NamedTuple):
     def is_random(self) -> bool:
         return True
 
-    def __call__(
-        self,
-        structure: Structure,
-        view: View,
-        K: int,
-        rng: np.random.Generator,
-        means: FloatArray | None = None,
-        weights: FloatArray | None = None,
-    ) -> Kernels:
-        kernels = Clustered(lloyd=False)(structure, view, K, rng, means)
-        if means is not None:
+    def __call__(self, wanted: Wanted) -> Kernels:
+        kernels = Clustered(lloyd=False)(wanted)
+        if wanted.means is not None:
             return kernels
+        structure, view, K = wanted.structure, wanted.view, wanted.K
         kernels = kernels._replace(weights=np.full((1, K), 1.0 / K))
         N = len(view.points)
         bounds = np.array([0, N])
@@ -234,27 +213,20 @@ class Uniform(NamedTuple):
     def is_random(self) -> bool:
         return True
 
-    def __call__(
-        self,
-        structure: Structure,
-        view: View,
-        K: int,
-        rng: np.random.Generator,
-        means: FloatArray | None = None,
-        weights: FloatArray | None = None,
-    ) -> Kernels:
-        shift, scale = view.coordinates
+    def __call__(self, wanted: Wanted) -> Kernels:
+        (shift, scale), K, means = wanted.view.coordinates, wanted.K, wanted.means
         m = len(shift)
         if means is None:
             with np.errstate(over="ignore"):
                 ends = (np.array([[self.low], [self.high]]) - shift) / scale
             _check_size(ends, f"init_range=({self.low:g}, {self.high:g}) puts a kernel", FAR)
-            means = (rng.uniform(self.low, self.high, size=(K, m)) - shift) / scale
+            means = (wanted.rng.uniform(self.low, self.high, size=(K, m)) - shift) / scale
         with np.errstate(over="ignore"):
             variances = (self.scale / scale) ** 2
         _check_size(variances, f"init_scale={self.scale:g} makes a kernel", WIDE)
-        covariances = structure.compact(np.broadcast_to(np.diag(variances), (K, m, m)))
-        return Kernels(np.full((view.n_classes, K), 1.0 / K), means, covariances)
+        covariances = np.broadcast_to(np.diag(variances), (K, m, m))
+        weights = np.full((wanted.view.n_classes, K), 1.0 / K)
+        return Kernels(weights, means, wanted.structure.compact(covariances))
 
 
 #: The methods by name, each made from ``init_range``, ``init_scale`` and ``own_mass``.
@@ -292,7 +264,7 @@ def initialise(
     weights = start.weights
     if weights is None or means is None or covariances is None:
         view = _view(samples, coordinates, n_components, rng if method.is_random else None)
-        made = method(structure, view, n_components, rng, means, weights)
+        made = method(Wanted(structure, view, n_components, rng, means, weights))
         weights = made.weights if weights is None else weights
         means = made.means
         covariances = made.covariances if covariances is None else covariances
