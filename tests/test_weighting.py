@@ -76,6 +76,7 @@ def test_cross_entropy_is_convex(rng):
         assert np.linalg.eigvalsh(hessian).min() > -1e-7
 
 
+@pytest.mark.filterwarnings("ignore:Values in x were outside bounds")  # SLSQP of old versions
 @pytest.mark.parametrize("R", [1, 2, 4])
 def test_the_optimum_is_that_of_another_optimiser(rng, R):
     log_q, labels, log_prior = gaussian_blocks(rng, 300, R=R, spread=0.7)
