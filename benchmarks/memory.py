@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.child import ask_once, serve
 from benchmarks.machine import n_cores
+from benchmarks.problem import PLAIN_EM
 
 __all__ = ["measure"]
 
@@ -52,14 +53,7 @@ def _answer(N: int) -> dict[str, Any]:
         rows[:, ::3] += y[low : low + 10_000, None]
     before = _peak()
     SharedKernelClassifier(
-        n_components=K,
-        n_blocks=N_BLOCKS,
-        max_iter=PASSES,
-        tol=0.0,
-        init="k-means++",
-        shrinkage=0.0,
-        discriminative_iter=0,
-        random_state=0,
+        n_components=K, n_blocks=N_BLOCKS, max_iter=PASSES, random_state=0, **PLAIN_EM
     ).fit(X, y)
     return {
         "N": N,

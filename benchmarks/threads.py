@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.child import ask_once, serve
 from benchmarks.machine import n_cores
-from benchmarks.problem import FloatArray, Size, plant
+from benchmarks.problem import PLAIN_EM, FloatArray, Size, plant
 
 __all__ = ["measure"]
 
@@ -45,12 +45,9 @@ def _fit_seconds(X: FloatArray, y: Any, n_jobs: int) -> tuple[float, Any]:
         n_components=SIZE.K,
         n_blocks=N_BLOCKS,
         max_iter=PASSES,
-        tol=0.0,
-        init="k-means++",
-        shrinkage=0.0,
-        discriminative_iter=0,
         n_jobs=n_jobs,
         random_state=0,
+        **PLAIN_EM,
     )
     start = time.perf_counter()
     model.fit(X, y)

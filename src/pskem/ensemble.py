@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -15,6 +14,7 @@ from pskem import checks
 from pskem.classifier import SharedKernelClassifier
 from pskem.fitting import draw_seeds
 from pskem.likelihood import log_posterior
+from pskem.prediction import PosteriorMixin
 from pskem.structures import FloatArray
 
 __all__ = ["PartitionEnsemble"]
@@ -30,7 +30,7 @@ def _same(one: SharedKernelClassifier, other: SharedKernelClassifier) -> bool:
     )
 
 
-class PartitionEnsemble(ClassifierMixin, BaseEstimator):
+class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
     """Product of shared kernel classifiers over several partitions of the features.
 
     A partition ignores what features of different blocks tell about each other. Over several
@@ -168,31 +168,3 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False, order="C")
         parts = [member._log_posterior(member._unmixed(X)) for member in self.estimators_]
         return log_posterior(np.mean(parts, axis=0))
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Posterior probabilities of the classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
-        winners = self.predict_log_proba(X).argmax(axis=1)
-        return self.classes_[winners]

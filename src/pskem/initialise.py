@@ -50,10 +50,6 @@ class Start(NamedTuple):
         """Whether nothing is left to the method."""
         return not any(part is None for part in (self.weights, self.means, self.covariances))
 
-    def allowed(self, L: int, K: int) -> NDArray[np.bool_]:
-        """Which weights, (L, K), may be other than zero."""
-        return np.ones((L, K), dtype=bool) if self.weights is None else self.weights > 0.0
-
 
 class View(NamedTuple):
     """What a method sees of a block: some samples (n, m), their classes (n,), their frame."""

@@ -18,17 +18,56 @@ from pskem.structures import FloatArray
 from pskem.unmixing import Unmixing
 from pskem.weighting import Weighting
 
-__all__ = ["BlockPredictor"]
+__all__ = ["BlockPredictor", "PosteriorMixin"]
 
 
-class BlockPredictor:
+class PosteriorMixin:
+    """Decisions from log posterior probabilities.
+
+    Needs ``classes_`` and ``predict_log_proba``.
+    """
+
+    classes_: NDArray[Any]
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        raise NotImplementedError
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Posterior probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        winners = self.predict_log_proba(X).argmax(axis=1)
+        return self.classes_[winners]
+
+
+class BlockPredictor(PosteriorMixin):
     """Predictions, densities, samples and criteria of an estimator with fitted blocks.
 
     Needs ``blocks_``, ``classes_``, ``class_prior_``, ``n_features_in_`` and ``n_jobs``.
     """
 
     blocks_: list[Block]
-    classes_: NDArray[Any]
     class_prior_: FloatArray
     n_features_in_: int
     n_jobs: int | None
@@ -129,34 +168,6 @@ class BlockPredictor:
             In the order of `classes_`.
         """
         return self._log_posterior(self._features(X))
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Posterior probabilities of the classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
-        winners = self.predict_joint_log_proba(X).argmax(axis=1)
-        return self.classes_[winners]
 
     def score_samples(self, X: Any) -> FloatArray:
         """Log density of each sample under the whole model, log p(x).
