@@ -118,7 +118,7 @@ def check_block_weights(value: Any, n_blocks: int | None = None) -> FloatArray |
     weights = _numbers("block_weights", value)
     if weights.ndim != 1 or (n_blocks is not None and len(weights) != n_blocks):
         blocks = "" if n_blocks is None else f" for {n_blocks} block(s)"
-        raise ValueError(f"block_weights has shape {weights.shape}{blocks}. {accepted}")
+        raise ValueError(f"block_weights={value!r} has shape {weights.shape}{blocks}. {accepted}")
     if (weights < 0.0).any() or not weights.any():
         raise ValueError(f"block_weights={value!r} must not be negative, or all zero. {accepted}")
     return weights
