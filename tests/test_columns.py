@@ -126,7 +126,8 @@ def test_align_gives_the_columns_of_the_training_in_their_order(frame):
     assert aligned["colour"].isna().tolist() == [False, False, True, False]
     text = frame.assign(count=["1", "2", "3", "4"])
     np.testing.assert_array_equal(align(text, columns)["count"], [1.0, 2.0, 3.0, 4.0])
-    infinite = align(frame.assign(length=[np.inf, 1.0, -np.inf, 2.0]), columns)
+    with pytest.warns(UserWarning, match="2 value.s. of the column 'length' are infinite"):
+        infinite = align(frame.assign(length=[np.inf, 1.0, -np.inf, 2.0]), columns)
     np.testing.assert_array_equal(infinite["length"], [np.nan, 1.0, np.nan, 2.0])
 
 

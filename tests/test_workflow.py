@@ -159,6 +159,19 @@ def test_categories_get_blocks_of_their_own(trained):
     np.testing.assert_allclose(weights, np.sort(colours, axis=1), atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"n_blocks": 3}, r"n_blocks=3 .* for the 2 numeric feature\(s\): each category"),
+        ({"n_components": [2, 3, 2]}, r"has 3 entries for 1 block\(s\).* numeric feature"),
+    ],
+)
+def test_blocks_and_kernels_are_for_numbers(table, settings, match):
+    task = Task.read(str(table), "species")
+    with pytest.raises(TableError, match=match):
+        train(task, SharedKernelClassifier(**UNSET, **settings))
+
+
 def test_categories_that_tell_nothing_cost_nothing(tmp_path, rng):
     n = 600
     y = rng.integers(3, size=n)

@@ -49,7 +49,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
     ----------
     n_components : int, sequence of int or "auto", default="auto"
         K, the number of kernels: one number, or one per block. ``"auto"`` gives every class one
-        kernel, and one for every 30 m of its samples in a block of m features, 20 at most.
+        kernel, and one for every 30 m of its samples in a block of m features, 20 at most. That
+        suits kernels that start in their class; starts that do not know classes tend to need more.
     n_blocks : int or "auto", default="auto"
         R, the number of blocks. ``"auto"`` makes blocks of at most 100 features: with kernels that
         start in their class, larger blocks were as accurate as smaller ones or more, and a pass

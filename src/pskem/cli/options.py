@@ -172,7 +172,8 @@ model_options = stack(
         default="auto",
         show_default=True,
         callback=_components,
-        help="Kernels: one number, or one per block; auto goes by rows, features and classes.",
+        help="Kernels for numeric columns: one number, or one per block; auto goes by rows,"
+        " features and classes.",
     ),
     click.option(
         "-r",
@@ -181,7 +182,8 @@ model_options = stack(
         default="auto",
         show_default=True,
         callback=_number_or_auto(int),
-        help="Blocks of features; auto makes them of at most 100.",
+        help="Blocks of numeric columns; auto makes them of at most 100. Categories have"
+        " their own.",
     ),
     _parameter("partition", "How features are dealt out.", click.Choice([*ARRANGEMENTS, "ica"])),
     _parameter("covariance_type", "Form of the kernels.", click.Choice(list(STRUCTURES))),

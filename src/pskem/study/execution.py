@@ -9,14 +9,13 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from pskem.study.configuration import Run, StudyError
 from pskem.study.materials import Material, Place, load
 from pskem.study.methods import METHODS, Method, Sample, Trace
 from pskem.study.splits import Part, Rows, make_parts
-from pskem.tables import unknown_allowed
+from pskem.tables import fit_encoder, unknown_allowed
 from pskem.workflow import complete
 
 __all__ = ["PartResult", "Result", "perform"]
@@ -144,8 +143,7 @@ def _train(
         model = method.make(settings, run.seed, threads)
         samples = [Sample(material.X[rows], material.y[rows]) for rows in (train, *watched)]
         return method.train(model, samples[0], samples[1:])
-    encoder = clone(material.task.encoder)
-    X = np.asarray(encoder.fit_transform(material.X.iloc[train]))
+    encoder, X = fit_encoder(material.task.encoder, material.X.iloc[train])
     if len(np.unique(material.y[train])) < 2:
         raise StudyError("A training part holds one class only. Use fewer folds, or shuffle them.")
     with unknown_allowed():

@@ -4,6 +4,7 @@ from pskem.tables.columns import Columns, align, all_numeric, labels_of, sort_co
 from pskem.tables.encoding import (
     IMAGES,
     category_features,
+    fit_encoder,
     make_encoder,
     unknown_allowed,
     unknown_categories,
@@ -31,6 +32,7 @@ __all__ = [
     "all_numeric",
     "category_features",
     "check_output",
+    "fit_encoder",
     "is_named",
     "is_text",
     "labels_of",

@@ -166,7 +166,7 @@ def _fractions(values: Any) -> Any:
 def align(frame: Any, columns: Columns) -> Any:
     """The columns that a model was trained on, as the types that it knows.
 
-    Warns of texts among numbers, which count as missing.
+    Warns of texts and infinite values among numbers, which count as missing.
     """
     import pandas as pd
 
@@ -205,7 +205,15 @@ def _numbers(column: Any) -> Any:
             )
     numbers = numbers.astype(np.float64)
     # What a table calls infinite is as good as missing to a model of measurements.
-    numbers = numbers.where(np.isfinite(numbers))
+    infinite = int(np.isinf(numbers).sum())
+    if infinite:
+        warnings.warn(
+            f"{infinite:,} value(s) of the column {column.name!r} are infinite; they count as"
+            " missing.",
+            UserWarning,
+            stacklevel=2,
+        )
+        numbers = numbers.where(~np.isinf(numbers))
     if numbers.abs().max() > LARGEST:
         raise TableError(
             f"The column {column.name!r} holds {numbers.abs().max():g}; values beyond {LARGEST:g}"

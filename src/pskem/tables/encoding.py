@@ -9,12 +9,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from pskem.preprocessing import paper_features
 from pskem.tables.columns import Columns
+from pskem.tables.seam import TableError
 
-__all__ = ["IMAGES", "category_features", "make_encoder", "unknown_allowed", "unknown_categories"]
+__all__ = [
+    "IMAGES",
+    "category_features",
+    "fit_encoder",
+    "make_encoder",
+    "unknown_allowed",
+    "unknown_categories",
+]
 
 #: Rarer values of a category share one column.
 MAX_CATEGORIES = 30
@@ -54,6 +63,22 @@ def make_encoder(
     if pca is not None:
         steps.append(("pca", PCA(pca, svd_solver="full")))
     return Pipeline(steps)
+
+
+def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, NDArray[Any]]:
+    """A copy of an encoder, fitted to a data frame, and the features that it makes of it."""
+    fitted = clone(encoder)
+    if "pca" not in fitted.named_steps:
+        return fitted, np.asarray(fitted.fit_transform(X))
+    features, pca = fitted[:-1].fit_transform(X), fitted[-1]
+    n_rows, n_features = features.shape
+    if pca.n_components > min(n_rows, n_features):
+        raise TableError(
+            f"{pca.n_components:,} principal components were asked for, but {n_rows:,} row(s) of"
+            f" {n_features:,} feature(s) have {min(n_rows, n_features):,} at most. Ask for fewer,"
+            " or leave the option out."
+        )
+    return fitted, np.asarray(pca.fit_transform(features))
 
 
 def _encode_columns(columns: Columns) -> Any:

@@ -19,7 +19,7 @@ from pskem.model import count_at_floor
 from pskem.partition import ARRANGEMENTS, partition_features
 from pskem.persistence import ModelFileError, read_header, save
 from pskem.structures import FloatArray
-from pskem.tables import TableError, category_features, unknown_allowed
+from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
 from pskem.training import split
 from pskem.workflow.task import Task
 
@@ -61,10 +61,17 @@ def complete(
     numbers = np.setdiff1d(np.arange(X.shape[1]), np.concatenate(categories))
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     parts: list[NDArray[np.intp]] = []
+    kernels: list[int] = []
     if len(numbers):
-        parts = [numbers[part] for part in _deal(model, X[:, numbers], labels)]
-    suggested = [suggest_n_components(counts, len(part)) for part in parts]
-    kernels = check_n_components(model.n_components, suggested) if parts else []
+        try:
+            parts = [numbers[part] for part in _deal(model, X[:, numbers], labels)]
+            suggested = [suggest_n_components(counts, len(part)) for part in parts]
+            kernels = check_n_components(model.n_components, suggested)
+        except ValueError as error:
+            raise TableError(
+                f"{error} Both settings are for the {len(numbers):,} numeric feature(s): each"
+                " category has a block of its own, with a kernel for each of its values."
+            ) from None
     values = [np.unique(X[:, features], axis=0) for features in categories]
     blocks = [features.tolist() for features in (*parts, *categories)]
     return model.set_params(
@@ -177,8 +184,8 @@ def train(
             "Early stopping needs rows to validate on: hold out a larger fraction, or train"
             " without it."
         )
-    encoder = clone(task.encoder)
-    X, y = encoder.fit_transform(task.X.iloc[rows]), task.y[rows]
+    encoder, X = fit_encoder(task.encoder, task.X.iloc[rows])
+    y = task.y[rows]
     model = complete(classifier, encoder, X, y)
     watched: dict[str, Any] = {}
     if len(held_out):

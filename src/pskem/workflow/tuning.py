@@ -14,7 +14,7 @@ from pskem import selection
 from pskem.classifier import SharedKernelClassifier
 from pskem.selection import Candidate, Fold, Trial, by_folds, make_candidates
 from pskem.structures import STRUCTURES
-from pskem.tables import TableError, category_features, unknown_allowed
+from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
 from pskem.workflow.task import Task
 from pskem.workflow.training import complete, hold_out
 
@@ -49,8 +49,7 @@ def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> 
             break
         if not (task.columns.numeric or (task.X.iloc[train].nunique(dropna=False) > 1).any()):
             raise TableError("No column varies within a fold; use fewer folds, or more rows.")
-        encoder = clone(task.encoder)
-        X = encoder.fit_transform(task.X.iloc[train])
+        encoder, X = fit_encoder(task.encoder, task.X.iloc[train])
         with unknown_allowed():
             X_test = encoder.transform(task.X.iloc[test])
         folds.append(EncodedFold(encoder, Fold(X, task.y[train], X_test, task.y[test])))
