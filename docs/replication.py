@@ -26,13 +26,13 @@ SHOWN = (4, 8, 16, 24, 32, 40)
 Point = dict[str, Any]
 
 
-def take(results: Path) -> None:
-    """Copy the summary and the figures of a folder of results."""
-    TAKEN.mkdir(exist_ok=True)
+def take(results: Path, folder: Path, figures: tuple[str, ...] = ()) -> None:
+    """Copy the summary and some figures of a folder of results."""
+    folder.mkdir(exist_ok=True)
     names = ["summary.csv", "summary.json"]
-    names += [f"{figure}.{suffix}" for figure in FIGURES for suffix in ("png", "svg")]
+    names += [f"{figure}.{suffix}" for figure in figures for suffix in ("png", "svg")]
     for name in names:
-        shutil.copyfile(results / name, TAKEN / name)
+        shutil.copyfile(results / name, folder / name)
 
 
 def load(folder: Path = TAKEN) -> list[Point]:
@@ -44,7 +44,7 @@ def spread(point: Point, name: str) -> str:
     mean, sd = point[f"{name}_mean"], point[f"{name}_sd"]
     if mean is None:
         return ""
-    return f"{100 * mean:.2f}" + (f" ± {100 * sd:.2f}" if sd else "")
+    return f"{100 * mean:.2f}" + (f" ± {100 * sd:.2f}" if sd is not None else "")
 
 
 def reported(point: Point) -> str:
@@ -240,7 +240,7 @@ def fill(text: str, parts: dict[str, str]) -> str:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        take(Path(sys.argv[1]))
+        take(Path(sys.argv[1]), TAKEN, FIGURES)
     parts = sections(load())
     for path in (HERE / "replication.md", HERE.parent / "README.md"):
         path.write_text(fill(path.read_text(encoding="utf-8"), parts), encoding="utf-8")

@@ -27,7 +27,11 @@ def test_kernels_by_the_sizes_of_the_classes(counts, m, expected):
 @pytest.mark.parametrize("m", [1, 4, 16])
 def test_shrinkage_makes_any_covariance_regular(m, rng):
     """m + 1 pseudo-samples: as many as it takes to span m features."""
-    assert suggest_shrinkage(m) == m + 1
+    sample = rng.standard_normal(m)  # a kernel with a single other sample, shrunk to unit variances
+    nu = suggest_shrinkage(m)
+    shrunk = (np.outer(sample, sample) + nu * np.eye(m)) / (1.0 + nu)
+    assert np.linalg.cond(shrunk) < 1.0 + sample @ sample
+    assert nu == m + 1
     n = 30 * m  # and a kernel that has the samples for it keeps most of its own
     assert n / (n + suggest_shrinkage(m)) > 0.9
 

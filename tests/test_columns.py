@@ -10,6 +10,7 @@ from pskem.tables import (
     TableError,
     align,
     category_features,
+    fit_encoder,
     labels_of,
     make_encoder,
     sort_columns,
@@ -188,3 +189,22 @@ def test_pca_and_the_papers_features():
     assert list(make_encoder(columns, "mnist").named_steps) == ["deskew", "normalize", "pca"]
     assert make_encoder(columns, "mnist", pca=7)["pca"].n_components == 7
     assert list(make_encoder(columns, "cifar-10").named_steps) == ["normalize", "pca"]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "pca", "match"),
+    [
+        (40, 4, r"4 principal components .* 40 row\(s\) of 3 feature\(s\) have 3 at most"),
+        (2, 3, r"3 principal components .* 2 row\(s\) of 3 feature\(s\) have 2 at most"),
+    ],
+)
+def test_principal_components_are_no_more_than_there_are(rng, n_rows, pca, match):
+    frame = pd.DataFrame(rng.standard_normal((n_rows, 3)), columns=["a", "b", "c"])
+    columns = Columns(["a", "b", "c"], [], {})
+    with pytest.raises(TableError, match=match):
+        fit_encoder(make_encoder(columns, pca=pca), frame)
+    encoder = make_encoder(columns, pca=2)
+    fitted, features = fit_encoder(encoder, frame)
+    np.testing.assert_allclose(features, fitted.transform(frame), atol=1e-9)
+    np.testing.assert_array_equal(features, encoder.fit_transform(frame))
+    assert features.shape == (n_rows, 2)

@@ -182,6 +182,16 @@ def test_every_conventional_classifier_learns(name, tmp_path):
     assert result.warnings == {}
 
 
+def test_settings_that_a_classifier_refuses_are_not_chosen(recwarn):
+    X, y = load_iris(return_X_y=True)
+    method = METHODS["tuned-knn"]._replace(grid={"n_neighbors": [-1, 5]})
+    search = method.make({}, 0, 1)
+    trace = method.train(search, Sample(X, y), [Sample(X, y)])
+    assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [True, False]
+    assert trace.accuracies[0][0] > 0.9
+    assert not recwarn.list
+
+
 def test_warnings_are_kept_once_with_their_number(tmp_path):
     point = IRIS._replace(settings={**SETTINGS, "n_components": 40, "reg_covar": 1e-6})
     result = perform(Run(point, 0), Place(tmp_path))

@@ -24,7 +24,7 @@ UNWATCHED_PASSES = 5
 def suggest_n_components(counts: NDArray[np.intp], m: int) -> int:
     """K for a block of m features, from the samples of each class (L,).
 
-    Every class has one kernel, and one for every 30 m of its samples, 20 at most.
+    One kernel for every 30 m samples of a class, at least 1 and at most 20.
     """
     per_class = np.clip(counts // (SAMPLES_PER_FEATURE * m), 1, MOST_PER_CLASS)
     return int(per_class.sum())

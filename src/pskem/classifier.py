@@ -41,15 +41,15 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
     p(x|c=j) = sum_k pi_kj N(x; mu_k, P_k). The features are cut into blocks, one such model is
     trained per block, and the log likelihoods of the blocks are added: this is PSKEM; with one
     block it is SKEM [1]_. After EM, discriminative passes raise the posterior probabilities of the
-    true classes [2]_. The defaults are those that did best over many data sets; the paper's own
+    true classes [2]_. docs/beyond.md says why the defaults are what they are; the paper's own
     training is ``init="random", shrinkage=0, reseed=False, discriminative_iter=0,
     priors="uniform"`` with explicit `n_components` and `n_blocks`.
 
     Parameters
     ----------
     n_components : int, sequence of int or "auto", default="auto"
-        K, the number of kernels: one number, or one per block. ``"auto"`` gives every class one
-        kernel, and one for every 30 m of its samples in a block of m features, 20 at most. That
+        K, the number of kernels: one number, or one per block. ``"auto"`` gives a class one kernel
+        for every 30 m of its samples in a block of m features, at least 1 and at most 20. That
         suits kernels that start in their class; starts that do not know classes tend to need more.
     n_blocks : int or "auto", default="auto"
         R, the number of blocks. ``"auto"`` makes blocks of at most 100 features: with kernels that
@@ -82,8 +82,8 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         Share of a class's weight that ``"class-kmeans"`` gives to the class's own kernels; the rest
         is spread evenly over all. With 1, kernels are not shared (a weight of zero stays zero).
         EM moves shared kernels to where they describe all classes together best, which is not where
-        they tell them apart: on CIFAR-10, one kernel a class has 51 % accuracy after EM, and 33 %
-        with 0.9. Sharing pays where K must be small.
+        they tell them apart: on CIFAR-10, one kernel a class has 51 % accuracy after EM, and 32 %
+        with 0.9. Fewer kernels than classes are shared in any case.
     init_range : pair of float, default=(-2.0, 2.0)
         Range of the means of the random start.
     init_scale : float, default=2.0

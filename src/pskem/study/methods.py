@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.exceptions import FitFailedWarning
 
 from pskem import checks
 from pskem.classifier import SharedKernelClassifier
@@ -269,7 +271,11 @@ class Tuned(NamedTuple):
         rows = np.arange(len(sample.y))
         if len(rows) > TUNING_ROWS:
             _, rows = hold_out(sample.y, TUNING_ROWS / len(rows), model.cv.random_state)
-        model.fit(sample.X[rows], sample.y[rows])
+        with warnings.catch_warnings():
+            # Settings that a classifier refuses are not chosen; that needs no mention.
+            warnings.filterwarnings("ignore", category=FitFailedWarning)
+            warnings.filterwarnings("ignore", "One or more of the test scores", UserWarning)
+            model.fit(sample.X[rows], sample.y[rows])
         best = clone(model.estimator).set_params(**model.best_params_)
         seconds = time.perf_counter() - start
         trace = train_once(best, sample, watched)

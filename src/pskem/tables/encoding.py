@@ -66,7 +66,10 @@ def make_encoder(
 
 
 def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, NDArray[Any]]:
-    """A copy of an encoder, fitted to a data frame, and the features that it makes of it."""
+    """A copy of an encoder, fitted to a data frame, and the features that it makes of it.
+
+    Principal components, if there are any, are the last step of an encoder.
+    """
     fitted = clone(encoder)
     if "pca" not in fitted.named_steps:
         return fitted, np.asarray(fitted.fit_transform(X))
@@ -74,9 +77,9 @@ def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, NDArray[Any]]:
     n_rows, n_features = features.shape
     if pca.n_components > min(n_rows, n_features):
         raise TableError(
-            f"{pca.n_components:,} principal components were asked for, but {n_rows:,} row(s) of"
-            f" {n_features:,} feature(s) have {min(n_rows, n_features):,} at most. Ask for fewer,"
-            " or leave the option out."
+            f"{pca.n_components:,} principal components are to be kept, but {n_rows:,} row(s) of"
+            f" {n_features:,} feature(s) have {min(n_rows, n_features):,} at most. Ask for fewer"
+            " (--pca), or use more rows."
         )
     return fitted, np.asarray(pca.fit_transform(features))
 

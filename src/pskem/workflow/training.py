@@ -63,15 +63,19 @@ def complete(
     parts: list[NDArray[np.intp]] = []
     kernels: list[int] = []
     if len(numbers):
+        dependence = _dependence(model, X[:, numbers], labels)
+        settings = (model.n_blocks, model.partition, model.random_state)
         try:
-            parts = [numbers[part] for part in _deal(model, X[:, numbers], labels)]
-            suggested = [suggest_n_components(counts, len(part)) for part in parts]
+            dealt = partition_features(len(numbers), *settings, dependence=dependence)
+            suggested = [suggest_n_components(counts, len(part)) for part in dealt]
             kernels = check_n_components(model.n_components, suggested)
         except ValueError as error:
             raise TableError(
-                f"{error} Both settings are for the {len(numbers):,} numeric feature(s): each"
-                " category has a block of its own, with a kernel for each of its values."
-            ) from None
+                f"{error} n_blocks and n_components are for the {len(numbers):,} numeric"
+                " feature(s): each category has a block of its own, with a kernel for each of its"
+                " values."
+            ) from error
+        parts = [numbers[part] for part in dealt]
     values = [np.unique(X[:, features], axis=0) for features in categories]
     blocks = [features.tolist() for features in (*parts, *categories)]
     return model.set_params(
@@ -82,15 +86,13 @@ def complete(
     )
 
 
-def _deal(
+def _dependence(
     model: SharedKernelClassifier, X: FloatArray, labels: NDArray[np.intp]
-) -> list[NDArray[np.intp]]:
-    """Blocks of the features of X, as the classifier would deal them out."""
-    dependence = None
+) -> FloatArray | None:
+    """The dependence of the features of X, if the classifier's partition is to go by it."""
     if isinstance(model.partition, str) and model.partition == "dependence":
-        dependence = within_class_dependence(X, labels)
-    settings = (model.n_blocks, model.partition, model.random_state)
-    return partition_features(X.shape[1], *settings, dependence=dependence)
+        return within_class_dependence(X, labels)
+    return None
 
 
 def check_model_place(path: Any) -> None:
