@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import pskem
 from pskem.cli.app import pskem as group
@@ -289,6 +291,23 @@ def test_inspect_prints_what_is_in_the_file(iris_model, capsys):
     density = pskem.SharedKernelDensity(n_components=2).fit(load_iris().data)
     pskem.save(density, "density")
     assert run(["inspect", "density"]) == 0
+
+
+def test_inspect_knows_estimators_that_hold_others(tmp_path, capsys):
+    X, y = load_iris(return_X_y=True)
+    member = pskem.SharedKernelClassifier(n_blocks=2)
+    several = pskem.PartitionEnsemble(member, 3, random_state=0).fit(X, y)
+    chosen = pskem.SharedKernelClassifierCV(n_components=[3], n_blocks=[1], shrinkage=["auto"])
+    models = {"several": (several, 3, 6), "chosen": (chosen.fit(X, y), 1, 1)}
+    for name, (model, n_members, n_blocks) in models.items():
+        path = str(tmp_path / name)
+        pskem.save(make_pipeline(StandardScaler().fit(X), model), path)
+        assert run(["inspect", path]) == 0
+        assert type(model).__name__ in capsys.readouterr().out
+        assert run(["inspect", path, "--json"]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert result["members"] == n_members
+        assert len(result["blocks"]) == n_blocks
 
 
 # datasets

@@ -33,7 +33,7 @@ WRONG = {
     "unknown command": (["train"], 2, "No such command 'train'"),
     "no folder": (["fit", "train.csv", "-t", "species", "-o", "no/m"], 1, "There is no folder no"),
     "precious": (["fit", "train.csv", "-t", "species", "-o", "test.csv"], 1, "is not a model file"),
-    "too many pcs": (["fit", "train.csv", "-t", "species", "--pca", "99"], 1, "Ask for fewer"),
+    "too many pcs": (["fit", "iris", "--pca", "99"], 1, "Ask for fewer"),
     "no model": (["predict", "nowhere.pskem", "test.csv"], 1, "There is no model file nowhere"),
     "folder as model": (["inspect", "."], 1, "is a folder, not a model file"),
     "own column": (["predict", "model.pskem", "iris", "--keep", "prediction"], 1, "cannot be kept"),

@@ -172,6 +172,11 @@ def test_unknown_categories_are_found_by_column(frame):
     assert unknown_categories(encoder, align(frame, columns)) == {}
     new = frame.assign(colour=["red", "mauve", None, "beige"])
     assert unknown_categories(encoder, align(new, columns)) == {"colour": ["beige", "mauve"]}
+    whole = frame.assign(colour=["red", "green", "red", "green"])
+    encoder = make_encoder(columns).fit(align(whole, columns))
+    assert unknown_categories(encoder, align(whole, columns)) == {}
+    gap = align(whole.assign(colour=["red", None, "red", "green"]), columns)
+    assert unknown_categories(encoder, gap) == {"colour": ["(missing)"]}
 
 
 def test_unknown_categories_do_not_stop_a_prediction(frame):

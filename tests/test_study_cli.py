@@ -51,12 +51,19 @@ def rows(path="pskem-results/runs.sqlite"):
     return found
 
 
-def start(*arguments):
+def heed_interrupts():
+    """Shells start what runs in the background with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def start(*arguments, **options):
     return subprocess.Popen(
         [sys.executable, "-m", "pskem", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
+        **options,
     )
 
 
@@ -168,15 +175,9 @@ def test_several_processes_share_the_work(folder):
 
 def test_an_interrupt_of_the_whole_group_leaves_no_traceback(folder):
     """A terminal sends Ctrl-C to the workers as well, also while they begin."""
-    command = [sys.executable, "-m", "pskem", "study", "flowers.toml", "-n", "50", "--jobs", "2"]
+    command = ["study", "flowers.toml", "-n", "50", "--jobs", "2"]
     for delay in (0.1, 0.6):
-        process = subprocess.Popen(
-            [*command, "-o", f"out{delay}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            process_group=0,
-        )
+        process = start(*command, "-o", f"out{delay}", process_group=0)
         while not Path(f"out{delay}/runs.sqlite").exists():
             time.sleep(0.02)
         time.sleep(delay)
@@ -228,7 +229,11 @@ def test_the_list_of_experiments(capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["reproduce", "fig9"], 2, "There is no experiment 'fig9'. Known: beyond, digits, fig1"),
+        (
+            ["reproduce", "fig9"],
+            2,
+            "There is no experiment 'fig9'. Known: beyond, defaults",
+        ),
         (["reproduce", "report"], 1, "There is no file of results pskem-results/runs.sqlite"),
         (["reproduce", "report", "digits"], 2, "it stands alone"),
         (["reproduce", "digits", "--only", "svm"], 1, "Nothing here is called 'svm'"),

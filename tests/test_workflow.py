@@ -32,6 +32,17 @@ def test_a_task_says_what_was_done_to_the_table(table):
     ]
 
 
+def test_a_task_tells_of_gaps_in_numbers_and_of_mixed_categories(tmp_path):
+    frame = {"x": [1.0, None, 3.0, 4.0], "c": ["a", None, None, "b"], "y": [0, 0, 1, 1]}
+    path = tmp_path / "t.csv"
+    pd.DataFrame(frame).to_csv(path, index=False)
+    filled = "1 missing value(s) are filled in."
+    assert Task.read(str(path), "y").remarks == [filled]
+    first, second = Task.read(str(path), "y", pca=1).remarks
+    assert first == filled
+    assert "mix numbers and categories" in second
+
+
 @pytest.mark.parametrize(
     ("classes", "match"),
     [

@@ -114,9 +114,9 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
             member.fit(X, y, X_val=X_val, y_val=y_val)
         if len(members) > 1 and all(_same(members[0], member) for member in members[1:]):
             warnings.warn(
-                f"All {len(members)} members are the same model: they have one block, starts that"
-                " leave nothing to chance, and hold out nothing. Give the estimator n_blocks of at"
-                " least 2, more components, or early_stopping=True.",
+                f"All {len(members)} members are the same model: their blocks and starts leave"
+                " nothing to chance, and they hold out nothing. Use partition='random' and give the"
+                " estimator n_blocks of at least 2, more components, or early_stopping=True.",
                 UserWarning,
                 stacklevel=2,
             )

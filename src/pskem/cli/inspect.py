@@ -39,14 +39,18 @@ def inspect(model: str, as_json: bool) -> None:
 
     header, loaded = read_header(model), load(model)
     classifier = loaded[-1] if hasattr(loaded, "steps") else loaded
-    blocks = getattr(classifier, "blocks_", None)
-    if blocks is None:
+    members = _members(classifier)
+    if not members:
         raise click.ClickException(f"{model} holds no fitted model of pskem's.")
+    blocks = [block for member in members for block in member.blocks_]
     steps = [name for name, _ in loaded.steps[:-1]] if loaded is not classifier else []
     classes = getattr(classifier, "classes_", np.array(["density"]))
     held = [(block.weights >= HELD).sum(axis=1) for block in blocks]  # R arrays (L,)
     shared = shared_proportion(blocks, HELD)
-    weights = getattr(classifier, "block_weights_", np.ones(len(blocks)))
+    weights = np.concatenate(
+        [getattr(member, "block_weights_", np.ones(len(member.blocks_))) for member in members]
+    )
+    temperatures = [getattr(member, "temperature_", 1.0) for member in members]
     if as_json:
         print_json(
             {
@@ -69,7 +73,8 @@ def inspect(model: str, as_json: bool) -> None:
                     }
                     for block, n, weight in zip(blocks, held, weights, strict=True)
                 ],
-                "temperature": getattr(classifier, "temperature_", 1.0),
+                "members": len(members),
+                "temperature": temperatures[0] if len(members) == 1 else temperatures,
                 "shared_proportion": shared,
             }
         )
@@ -82,7 +87,8 @@ def inspect(model: str, as_json: bool) -> None:
             *[(key, about[key]) for key in ("source", "target") if key in about],
             ("written by", ", ".join(f"{k} {v}" for k, v in header.versions.items())),
             ("classes", len(classes)),
-            ("passes", classifier.n_iter_),
+            *([("members", len(members))] if len(members) > 1 else []),
+            ("passes", ", ".join(str(member.n_iter_) for member in members)),
             ("shared proportion", percent(shared)),
         ]
     )
@@ -101,6 +107,14 @@ def inspect(model: str, as_json: bool) -> None:
             for r, (b, n, weight) in enumerate(zip(blocks, held, weights, strict=True))
         ],
     )
+
+
+def _members(classifier: Any) -> list[Any]:
+    """The fitted models that an estimator consists of: itself, its choice, or several."""
+    if hasattr(classifier, "estimators_"):
+        return list(classifier.estimators_)
+    chosen = getattr(classifier, "best_estimator_", classifier)
+    return [chosen] if hasattr(chosen, "blocks_") else []
 
 
 def _short(value: Any) -> str:

@@ -127,12 +127,12 @@ def unknown_allowed() -> Iterator[None]:
 
 
 def unknown_categories(encoder: Pipeline, X: Any) -> dict[str, list[str]]:
-    """Values of categories that the encoder has not seen, by column."""
+    """Values of categories that the encoder has not seen, by column; a gap is one, too."""
     found: dict[str, list[str]] = {}
     for name, part, columns in getattr(encoder[0], "transformers_", []):
         if name.startswith(CATEGORY):
             known = set(part["encode"].categories_[0])
-            new = sorted(set(X[columns[0]].dropna()) - known)
+            new = sorted(set(X[columns[0]].fillna(MISSING)) - known)
             if new:
                 found[columns[0]] = new
     return found

@@ -86,9 +86,14 @@ class Task(NamedTuple):
         remarks = [f"Column {name!r} is left out: {why}." for name, why in columns.dropped.items()]
         if not present.all():
             remarks.append(f"{int((~present).sum()):,} row(s) without a class are left out.")
-        gaps = int(X.isna().to_numpy().sum())
+        gaps = int(X[columns.numeric].isna().to_numpy().sum())
         if gaps:
             remarks.append(f"{gaps:,} missing value(s) are filled in.")
+        if pca is not None and columns.categorical:
+            remarks.append(
+                "Principal components mix numbers and categories, which have no blocks of their"
+                " own then."
+            )
         encoder = make_encoder(columns, image_set, pca)
         return cls(source, X, y, target, columns, encoder, remarks)
 
