@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from pskem import SharedKernelClassifier
-from pskem.plots import KernelImagesDisplay
+from pskem.display._plots import KernelImagesDisplay
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pskem import SharedKernelClassifier
-from pskem.automatic import make_wishes, suggest_n_components, suggest_shrinkage
+from pskem.training._defaults import make_wishes, suggest_n_components, suggest_shrinkage
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pskem import SharedKernelClassifier, partition_features
-from pskem.dependence import _grow, group_by_dependence, within_class_dependence
+from pskem.blocks._dependence import _grow, group_by_dependence, within_class_dependence
 
 sizes = st.integers(1, 24).flatmap(lambda M: st.tuples(st.just(M), st.integers(1, M)))
 

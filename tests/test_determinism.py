@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from pskem import SharedKernelDensity, em, parallel
-from pskem.parallel import n_threads, workers
+from pskem import SharedKernelDensity
+from pskem.engine import _em as em
+from pskem.engine import _parallel as parallel
+from pskem.engine._parallel import n_threads, workers
 from reference import COVARIANCE_TYPES, plain
 
 

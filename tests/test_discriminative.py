@@ -12,9 +12,9 @@ from sklearn.preprocessing import PolynomialFeatures
 from threadpoolctl import threadpool_limits
 
 from pskem import SharedKernelClassifier
-from pskem.discriminative import Criterion, contrast, discriminative_passes, update
-from pskem.kernels import Kernels, prepare
-from pskem.samples import Samples, cut
+from pskem.engine._discriminative import Criterion, contrast, discriminative_passes, update
+from pskem.engine._kernels import Kernels, prepare
+from pskem.engine._sources import Samples, cut
 from pskem.structures import STRUCTURES
 from reference import (
     COVARIANCE_TYPES,

@@ -159,7 +159,7 @@ def test_a_failed_or_interrupted_fit_keeps_the_last_model(estimator, monkeypatch
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pskem.fitting.train", interrupt)
+    monkeypatch.setattr("pskem.training._fitting.train", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.set_params(means_init=None, verbose=1).fit(other, y)
     np.testing.assert_array_equal(model.score_samples(frame), before)

@@ -25,5 +25,5 @@ def test_import_brings_nothing_heavy_that_scikit_learn_base_does_not():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     added = json.loads(done.stdout)
-    assert "pskem.classifier" in added
+    assert "pskem.estimators._classifier" in added
     assert not [name for name in added if name.startswith(HEAVY)]

@@ -8,9 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from pskem import SharedKernelClassifier
-from pskem.initialise import METHODS, NARROWEST_START, Start, initialise
-from pskem.samples import arrange, canonical_order, measure, standardise
+from pskem.engine._sources import arrange, canonical_order, measure, standardise
 from pskem.structures import STRUCTURES
+from pskem.training._starts import METHODS, NARROWEST_START, Start, initialise
 from reference import COVARIANCE_TYPES, plain, reference_log_densities
 
 

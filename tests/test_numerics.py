@@ -7,11 +7,12 @@ import pytest
 from scipy.special import logsumexp
 
 from pskem import SharedKernelClassifier, SharedKernelDensity
-from pskem.em import summarise
-from pskem.kernels import Kernels, kernel_log_densities, prepare
-from pskem.likelihood import mix
-from pskem.samples import Samples, cut
-from pskem.structures import STRUCTURES, matrices
+from pskem.engine._em import summarise
+from pskem.engine._kernels import Kernels, kernel_log_densities, prepare
+from pskem.engine._mixing import mix
+from pskem.engine._sources import Samples, cut
+from pskem.structures import STRUCTURES
+from pskem.structures import _matrices as matrices
 from reference import (
     COVARIANCE_TYPES,
     of_type,

@@ -16,9 +16,9 @@ from sklearn.mixture import GaussianMixture
 from sklearn.naive_bayes import GaussianNB
 
 from pskem import SharedKernelDensity
-from pskem.em import Regulariser, auxiliary, em_passes
-from pskem.kernels import Kernels
-from pskem.samples import Samples, cut
+from pskem.engine._em import Regulariser, auxiliary, em_passes
+from pskem.engine._kernels import Kernels
+from pskem.engine._sources import Samples, cut
 from pskem.structures import STRUCTURES
 from reference import (
     COVARIANCE_TYPES,

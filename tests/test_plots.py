@@ -9,8 +9,8 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
 from pskem import SharedKernelClassifier, SharedKernelDensity
-from pskem.plots import KernelImagesDisplay, TraceDisplay, WeightsDisplay, order_kernels
-from pskem.report import Page
+from pskem.display._page import Page
+from pskem.display._plots import KernelImagesDisplay, TraceDisplay, WeightsDisplay, order_kernels
 
 plt = pytest.importorskip("matplotlib.pyplot")
 

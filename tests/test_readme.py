@@ -20,9 +20,7 @@ def block(heading, language):
 def test_the_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(block("In Python", "python"), {})
-    accuracy, shared = map(float, capsys.readouterr().out.split())
-    assert accuracy > 0.95
-    assert 0.0 < shared < 1.0
+    assert float(capsys.readouterr().out) > 0.95
     assert (tmp_path / "digits.pskem").exists()
 
 

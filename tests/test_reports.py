@@ -12,8 +12,8 @@ from sklearn.utils.fixes import parse_version
 
 from pskem import SharedKernelClassifier
 from pskem.model import count_at_floor
-from pskem.progress import PassBar
-from pskem.training import Progress
+from pskem.training._loop import Progress
+from pskem.training._progress import PassBar
 from reference import COVARIANCE_TYPES, plain
 
 

@@ -6,9 +6,9 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from pskem import SharedKernelClassifier
-from pskem.kernels import Kernels
-from pskem.reseeding import best_weight, reseed
-from pskem.samples import Samples, cut
+from pskem.engine._kernels import Kernels
+from pskem.engine._reseeding import best_weight, reseed
+from pskem.engine._sources import Samples, cut
 from pskem.structures import STRUCTURES
 from reference import COVARIANCE_TYPES, of_type, random_covariances, reference_log_likelihood
 

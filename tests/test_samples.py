@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pskem.samples import MIN_TASKS, TASK, canonical_order, cut, measure
+from pskem.engine._sources import MIN_TASKS, TASK, canonical_order, cut, measure
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=12), st.sampled_from([64, 256, 2048]))

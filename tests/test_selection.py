@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from pskem import SharedKernelClassifier, SharedKernelClassifierCV
-from pskem.selection import Candidate, Trial, make_candidates, search
+from pskem.estimators._selection import Candidate, Trial, make_candidates, search
 
 SMALL = {
     "n_components": [3, 6],

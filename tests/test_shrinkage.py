@@ -5,9 +5,9 @@ import pytest
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from pskem.em import Regulariser, maximisation, summarise
-from pskem.kernels import Kernels, prepare
-from pskem.samples import Samples, cut
+from pskem.engine._em import Regulariser, maximisation, summarise
+from pskem.engine._kernels import Kernels, prepare
+from pskem.engine._sources import Samples, cut
 from pskem.structures import STRUCTURES, Gaussians, Totals
 from reference import COVARIANCE_TYPES, of_type, random_covariances, reference_log_densities
 

@@ -6,15 +6,15 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import StratifiedKFold
 
-from pskem.initialise import METHODS as STARTS
-from pskem.initialise import Start, initialise
-from pskem.samples import arrange, measure
+from pskem.engine._sources import arrange, measure
 from pskem.structures import STRUCTURES
 from pskem.study import Place, Point, Run, StudyError
 from pskem.study.execution import PartResult, Result, perform
 from pskem.study.materials import file_digest, is_ready, load, prepare
 from pskem.study.methods import METHODS, Sample
 from pskem.study.splits import make_parts
+from pskem.training._starts import METHODS as STARTS
+from pskem.training._starts import Start, initialise
 from reference import plain
 
 Y = np.repeat([0, 1, 2], [30, 50, 40])

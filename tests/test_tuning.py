@@ -10,10 +10,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pskem import SharedKernelClassifier
-from pskem.automatic import suggest_shrinkage
-from pskem.selection import Trial, make_candidates
+from pskem.estimators._selection import Trial, make_candidates
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError
+from pskem.training._defaults import suggest_shrinkage
 from pskem.workflow import Task, tune, tuning
 from reference import COVARIANCE_TYPES
 

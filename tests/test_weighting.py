@@ -6,7 +6,7 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
-from pskem.weighting import PULL_TEMPERATURE, cross_entropy, fit_weighting
+from pskem.training._weighting import PULL_TEMPERATURE, cross_entropy, fit_weighting
 
 
 def gaussian_blocks(rng, n, L=3, R=2, spread=1.0):

@@ -9,9 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pskem import SharedKernelClassifier
-from pskem.automatic import suggest_n_components
 from pskem.preprocessing import paper_features
 from pskem.tables import TableError
+from pskem.training._defaults import suggest_n_components
 from pskem.workflow import Task, check_model_place, complete, train
 from pskem.workflow.training import hold_out
 from reference import plain

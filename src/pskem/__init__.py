@@ -1,11 +1,11 @@
 """Shared kernel models: probabilistic classifiers trained by (partitioned) supervised EM."""
 
-from pskem.classifier import SharedKernelClassifier
-from pskem.classifier_cv import SharedKernelClassifierCV
-from pskem.density import SharedKernelDensity
-from pskem.ensemble import PartitionEnsemble
+from pskem.blocks._partition import partition_features
+from pskem.estimators._classifier import SharedKernelClassifier
+from pskem.estimators._density import SharedKernelDensity
+from pskem.estimators._ensemble import PartitionEnsemble
+from pskem.estimators._search import SharedKernelClassifierCV
 from pskem.model import Block
-from pskem.partition import partition_features
 from pskem.persistence import load, save
 from pskem.version import __version__
 

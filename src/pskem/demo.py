@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
-from pskem.classifier import SharedKernelClassifier
+from pskem.display._page import Page
+from pskem.display._plots import KernelImagesDisplay, TraceDisplay, WeightsDisplay
+from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.evaluation import Evaluation, evaluate
-from pskem.plots import KernelImagesDisplay, TraceDisplay, WeightsDisplay
-from pskem.report import Page
 
 __all__ = ["OURS", "Contestant", "Demo", "Entry", "compare", "contestants", "make_page"]
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from pskem.kernels import Kernels, Prepared, kernel_log_densities, prepare, softmax_in_place
-from pskem.likelihood import mix
-from pskem.parallel import Mapper
-from pskem.samples import CHUNK, Coordinates, locate
+from pskem.engine._kernels import Kernels, Prepared, kernel_log_densities, prepare, softmax_in_place
+from pskem.engine._mixing import mix
+from pskem.engine._parallel import Mapper
+from pskem.engine._sources import CHUNK, Coordinates, locate
 from pskem.structures import STRUCTURES, FloatArray, Structure
 
 __all__ = [

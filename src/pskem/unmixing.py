@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.samples import CHUNK, measure
+from pskem.engine._sources import CHUNK, measure
 from pskem.structures import FloatArray
 
 __all__ = ["Unmixing", "fit_unmixing", "representative"]

@@ -57,7 +57,7 @@ def fit(
     of the named sets become the paper's features; the model file holds all of that. Text columns
     that look like identifiers are left out, with a remark.
     """
-    from pskem.classifier import SharedKernelClassifier
+    from pskem.estimators._classifier import SharedKernelClassifier
     from pskem.workflow import train
 
     task, path = read_task(

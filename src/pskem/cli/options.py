@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from pskem.classifier import SharedKernelClassifier
-from pskem.fitting import TARGETS
-from pskem.initialise import METHODS
-from pskem.partition import ARRANGEMENTS
+from pskem.blocks._partition import ARRANGEMENTS
+from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES
+from pskem.training._fitting import TARGETS
+from pskem.training._starts import METHODS
 
 __all__ = [
     "as_json",

@@ -111,7 +111,7 @@ def _perform(
     runs: Sequence[Run], store: Store, place: Place, jobs: int | None, quiet: bool
 ) -> Outcome:
     """Perform runs in as many processes as there are cores, or as asked for."""
-    from pskem.parallel import n_threads
+    from pskem.engine._parallel import n_threads
     from pskem.study import pool, work
 
     cores = n_threads(None)

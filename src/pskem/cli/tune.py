@@ -15,7 +15,7 @@ from pskem.cli.learning import read_task, training_facts
 from pskem.cli.options import finite, learning_options
 
 if TYPE_CHECKING:
-    from pskem.selection import Trial
+    from pskem.estimators._selection import Trial
     from pskem.workflow import Search, Task
 
 __all__ = ["tune"]
@@ -64,7 +64,7 @@ def tune(
     saved. The accuracy of the best of many is a little too good to be true: measure the model on
     rows that it has not seen.
     """
-    from pskem.classifier import SharedKernelClassifier
+    from pskem.estimators._classifier import SharedKernelClassifier
     from pskem.workflow import train
     from pskem.workflow import tune as search
 

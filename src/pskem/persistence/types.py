@@ -9,10 +9,10 @@ from typing import Any
 __all__ = ["known_name", "known_type"]
 
 _MODULES = {
-    "pskem.classifier": ["SharedKernelClassifier"],
-    "pskem.classifier_cv": ["SharedKernelClassifierCV"],
-    "pskem.density": ["SharedKernelDensity"],
-    "pskem.ensemble": ["PartitionEnsemble"],
+    "pskem.estimators": ["SharedKernelClassifier"],
+    "pskem.estimators._search": ["SharedKernelClassifierCV"],
+    "pskem.estimators._density": ["SharedKernelDensity"],
+    "pskem.estimators._ensemble": ["PartitionEnsemble"],
     "pskem.preprocessing.images": ["Deskew", "Downsample", "ImageNormalizer"],
     "sklearn.compose": ["ColumnTransformer"],
     "sklearn.decomposition": ["PCA", "FactorAnalysis", "FastICA", "TruncatedSVD"],

@@ -1,7 +1,6 @@
 """Covariance structures behind one seam, by the names that ``covariance_type`` accepts."""
 
-from pskem.structures.matrices import Full, Tied
-from pskem.structures.seam import (
+from pskem.structures._base import (
     FloatArray,
     Floored,
     Gaussians,
@@ -10,7 +9,8 @@ from pskem.structures.seam import (
     Structure,
     Totals,
 )
-from pskem.structures.variances import Diagonal, Spherical
+from pskem.structures._matrices import Full, Tied
+from pskem.structures._variances import Diagonal, Spherical
 
 __all__ = [
     "STRUCTURES",

@@ -15,12 +15,12 @@ from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 
 from pskem import checks
-from pskem.classifier import SharedKernelClassifier
-from pskem.ensemble import PartitionEnsemble
-from pskem.fitting import check_common
+from pskem.blocks._partition import ARRANGEMENTS
+from pskem.engine._parallel import workers
+from pskem.estimators._classifier import SharedKernelClassifier
+from pskem.estimators._ensemble import PartitionEnsemble
 from pskem.model import HELD, Block, block_log_likelihoods, shared_proportion
-from pskem.parallel import workers
-from pskem.partition import ARRANGEMENTS
+from pskem.training._fitting import check_common
 from pskem.workflow import hold_out
 
 __all__ = ["METHODS", "OURS", "RESERVED", "Method", "Sample", "Trace"]
@@ -301,10 +301,10 @@ METHODS: dict[str, Method] = {
     "knn": Conventional("sklearn.neighbors.KNeighborsClassifier", parallel=True),
     "bagged-trees": Conventional("sklearn.ensemble.BaggingClassifier", parallel=True),
     "hist-gradient-boosting": Conventional("sklearn.ensemble.HistGradientBoostingClassifier"),
-    "pskem": Conventional("pskem.classifier.SharedKernelClassifier", parallel=True),
+    "pskem": Conventional("pskem.estimators._classifier.SharedKernelClassifier", parallel=True),
     "pskem-cv": Conventional(
         # Without a time budget, so that the machine does not choose.
-        "pskem.classifier_cv.SharedKernelClassifierCV",
+        "pskem.estimators._search.SharedKernelClassifierCV",
         {"time_budget": None},
         parallel=True,
     ),

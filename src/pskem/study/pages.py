@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pskem.display._page import Page
 from pskem.files import atomic_write
-from pskem.report import Page
 from pskem.study.definition import Study
 from pskem.study.drawing import chosen, draw
 from pskem.study.store import Store

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pskem.automatic import suggest_n_components
+from pskem.blocks._dependence import within_class_dependence
+from pskem.blocks._partition import ARRANGEMENTS, partition_features
 from pskem.checks import check_boolean, check_n_components
-from pskem.classifier import SharedKernelClassifier
-from pskem.dependence import within_class_dependence
+from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.files import check_place
 from pskem.model import count_at_floor
-from pskem.partition import ARRANGEMENTS, partition_features
 from pskem.persistence import ModelFileError, read_header, save
 from pskem.structures import FloatArray
 from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
-from pskem.training import split
+from pskem.training._defaults import suggest_n_components
+from pskem.training._loop import split
 from pskem.workflow.task import Task
 
 __all__ = [

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pskem import selection
-from pskem.classifier import SharedKernelClassifier
-from pskem.selection import Candidate, Fold, Trial, by_folds, make_candidates
+from pskem.estimators import _selection as selection
+from pskem.estimators._classifier import SharedKernelClassifier
+from pskem.estimators._selection import Candidate, Fold, Trial, by_folds, make_candidates
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
 from pskem.workflow.task import Task

@@ -10,13 +10,13 @@ from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pskem import checks, model
-from pskem.fitting import draw_seeds, validated
-from pskem.likelihood import log_posterior
+from pskem.engine._mixing import log_posterior
+from pskem.engine._parallel import workers
 from pskem.model import Block
-from pskem.parallel import workers
 from pskem.structures import FloatArray
+from pskem.training._fitting import draw_seeds, validated
+from pskem.training._weighting import Weighting
 from pskem.unmixing import Unmixing
-from pskem.weighting import Weighting
 
 __all__ = ["BlockPredictor", "PosteriorMixin"]
 

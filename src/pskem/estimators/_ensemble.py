@@ -11,11 +11,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
-from pskem.classifier import SharedKernelClassifier
-from pskem.fitting import draw_seeds
-from pskem.likelihood import log_posterior
-from pskem.prediction import PosteriorMixin
+from pskem.engine._mixing import log_posterior
+from pskem.estimators._classifier import SharedKernelClassifier
+from pskem.estimators._prediction import PosteriorMixin
 from pskem.structures import FloatArray
+from pskem.training._fitting import draw_seeds
 
 __all__ = ["PartitionEnsemble"]
 

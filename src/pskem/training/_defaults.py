@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.refining import Wishes
+from pskem.training._refining import Wishes
 
 __all__ = ["make_wishes", "suggest_n_components", "suggest_shrinkage"]
 

@@ -10,8 +10,12 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks, model
-from pskem.callbacks import CallbackSupportMixin, with_callbacks
-from pskem.fitting import (
+from pskem.engine._parallel import workers
+from pskem.model import Block
+from pskem.structures import STRUCTURES, FloatArray
+from pskem.training._callbacks import CallbackSupportMixin, with_callbacks
+from pskem.training._explicit import check_starts
+from pskem.training._fitting import (
     all_or_nothing,
     check_common,
     check_unchanged,
@@ -22,11 +26,8 @@ from pskem.fitting import (
     to_blocks,
     validated,
 )
-from pskem.initialise import Start
-from pskem.model import Block
-from pskem.parallel import workers
-from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import make_data
+from pskem.training._loop import make_data
+from pskem.training._starts import Start
 
 __all__ = ["SharedKernelDensity"]
 
@@ -194,7 +195,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         weights = self.weights_init
         if weights is not None:
             weights = checks.check_shape("weights_init", weights, [(K,)], "(n_components,)")[None]
-        return checks.check_starts(
+        return check_starts(
             weights, self.means_init, self.covariances_init, [np.arange(m)], [K], 1, structure
         )
 

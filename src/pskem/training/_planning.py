@@ -9,19 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem import checks
-from pskem.automatic import make_wishes, suggest_n_components
-from pskem.dependence import within_class_dependence
-from pskem.fitting import check_unchanged, make_plan, starts_from
+from pskem.blocks._dependence import within_class_dependence
+from pskem.blocks._partition import partition_features
+from pskem.engine._parallel import workers
+from pskem.engine._sources import canonical_order
 from pskem.model import Block
-from pskem.parallel import workers
-from pskem.partition import partition_features
-from pskem.refining import Wishes
-from pskem.samples import canonical_order
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import Data, Plan, make_data, make_holdout, split
+from pskem.training._defaults import make_wishes, suggest_n_components
+from pskem.training._explicit import check_starts
+from pskem.training._fitting import check_unchanged, make_plan, starts_from
+from pskem.training._holdout import Holdout
+from pskem.training._loop import Data, Plan, make_data, make_holdout, split
+from pskem.training._refining import Wishes
+from pskem.training._weighting import Weighting, equal_weighting
 from pskem.unmixing import Unmixing, fit_unmixing, representative
-from pskem.validation import Holdout
-from pskem.weighting import Weighting, equal_weighting
 
 __all__ = ["divide", "find_unmixing", "plan_fit"]
 
@@ -106,7 +107,7 @@ def plan_fit(
     if before is None:
         structure = STRUCTURES[estimator.covariance_type]
         explicit = (estimator.weights_init, estimator.means_init, estimator.covariances_init)
-        starts = checks.check_starts(*explicit, blocks, n_components, len(classes), structure)
+        starts = check_starts(*explicit, blocks, n_components, len(classes), structure)
     else:
         check_unchanged(before, estimator.covariance_type, blocks, n_components)
         if not np.array_equal(classes, estimator.classes_):

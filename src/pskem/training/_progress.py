@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TextIO
 
-from pskem.training import Progress
+from pskem.training._loop import Progress
 
 __all__ = ["PassBar"]
 

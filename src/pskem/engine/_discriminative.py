@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import log_softmax
 
-from pskem.kernels import (
+from pskem.engine._kernels import (
     Kernels,
     Prepared,
     Product,
@@ -35,8 +35,8 @@ from pskem.kernels import (
     make_product,
     prepare,
 )
-from pskem.parallel import Mapper
-from pskem.samples import Samples
+from pskem.engine._parallel import Mapper
+from pskem.engine._sources import Samples
 from pskem.structures import FloatArray, Gaussians, Structure, Totals
 
 __all__ = ["Criterion", "Step", "contrast", "discriminative_passes", "update"]

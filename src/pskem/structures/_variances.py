@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pskem.structures.seam import (
+from pskem.structures._base import (
     COLLAPSED,
     LOG_2PI,
     Expected,

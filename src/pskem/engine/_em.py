@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.kernels import (
+from pskem.engine._kernels import (
     Kernels,
     Prepared,
     Scratch,
@@ -31,8 +31,8 @@ from pskem.kernels import (
     prepare,
     softmax_in_place,
 )
-from pskem.parallel import Mapper
-from pskem.samples import Chunk, Samples
+from pskem.engine._parallel import Mapper
+from pskem.engine._sources import Chunk, Samples
 from pskem.structures import FloatArray, Structure, Totals
 
 __all__ = [

@@ -10,12 +10,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.em import Health, Mender, Pass, Regulariser, em_passes
-from pskem.initialise import Method, Start, initialise
-from pskem.kernels import Kernels
-from pskem.parallel import Mapper
-from pskem.reseeding import reseed
-from pskem.samples import (
+from pskem.engine._em import Health, Mender, Pass, Regulariser, em_passes
+from pskem.engine._kernels import Kernels
+from pskem.engine._parallel import Mapper
+from pskem.engine._reseeding import reseed
+from pskem.engine._sources import (
     Coordinates,
     Samples,
     arrange,
@@ -25,8 +24,9 @@ from pskem.samples import (
     standardise,
 )
 from pskem.structures import FloatArray, Structure
-from pskem.validation import Holdout, judge
-from pskem.weighting import Weighting
+from pskem.training._holdout import Holdout, judge
+from pskem.training._starts import Method, Start, initialise
+from pskem.training._weighting import Weighting
 
 __all__ = [
     "SMALLEST_FLOOR",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.em import expectation
-from pskem.kernels import Kernels, kernel_log_densities, prepare
-from pskem.samples import Samples
+from pskem.engine._em import expectation
+from pskem.engine._kernels import Kernels, kernel_log_densities, prepare
+from pskem.engine._sources import Samples
 from pskem.structures import FloatArray, Structure
 
 __all__ = ["best_weight", "reseed"]

@@ -15,17 +15,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
-from pskem.automatic import suggest_shrinkage
-from pskem.callbacks import FitTask, caller_depth
-from pskem.em import Regulariser
-from pskem.health import troubles, verdict
-from pskem.initialise import METHODS, Start
+from pskem.engine._em import Regulariser
+from pskem.engine._parallel import Mapper
 from pskem.model import Block
-from pskem.parallel import Mapper
-from pskem.progress import PassBar
-from pskem.refining import Refined, unrefined
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import (
+from pskem.training._callbacks import FitTask, caller_depth
+from pskem.training._defaults import suggest_shrinkage
+from pskem.training._diagnostics import troubles, verdict
+from pskem.training._holdout import Holdout
+from pskem.training._loop import (
     SMALLEST_FLOOR,
     Data,
     Observer,
@@ -35,8 +33,10 @@ from pskem.training import (
     Snapshot,
     train,
 )
-from pskem.validation import Holdout
-from pskem.weighting import Weighting, equal_weighting
+from pskem.training._progress import PassBar
+from pskem.training._refining import Refined, unrefined
+from pskem.training._starts import METHODS, Start
+from pskem.training._weighting import Weighting, equal_weighting
 
 __all__ = [
     "Watcher",

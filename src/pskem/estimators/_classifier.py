@@ -12,8 +12,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from pskem import checks
-from pskem.callbacks import CallbackSupportMixin, with_callbacks
-from pskem.fitting import (
+from pskem.engine._parallel import workers
+from pskem.engine._sources import canonical_order
+from pskem.estimators._prediction import BlockPredictor
+from pskem.model import Block
+from pskem.structures import FloatArray
+from pskem.training._callbacks import CallbackSupportMixin, with_callbacks
+from pskem.training._fitting import (
     Watcher,
     all_or_nothing,
     check_common,
@@ -21,15 +26,10 @@ from pskem.fitting import (
     fit_blocks,
     to_blocks,
 )
-from pskem.model import Block
-from pskem.parallel import workers
-from pskem.planning import divide, find_unmixing, plan_fit
-from pskem.prediction import BlockPredictor
-from pskem.refining import Refined, refine
-from pskem.samples import canonical_order
-from pskem.structures import FloatArray
-from pskem.training import Observer, Run
-from pskem.weighting import Weighting
+from pskem.training._loop import Observer, Run
+from pskem.training._planning import divide, find_unmixing, plan_fit
+from pskem.training._refining import Refined, refine
+from pskem.training._weighting import Weighting
 
 __all__ = ["SharedKernelClassifier"]
 

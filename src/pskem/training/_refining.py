@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskem.discriminative import Criterion, discriminative_passes
-from pskem.kernels import Kernels
-from pskem.parallel import Mapper
+from pskem.engine._discriminative import Criterion, discriminative_passes
+from pskem.engine._kernels import Kernels
+from pskem.engine._parallel import Mapper
 from pskem.structures import FloatArray
-from pskem.training import Data, Observer, Plan, Progress, Run, Snapshot
-from pskem.validation import Holdout, Verdict, judge, log_likelihoods
-from pskem.weighting import Weighting, fit_weighting
+from pskem.training._holdout import Holdout, Verdict, judge, log_likelihoods
+from pskem.training._loop import Data, Observer, Plan, Progress, Run, Snapshot
+from pskem.training._weighting import Weighting, fit_weighting
 
 __all__ = ["Refined", "Wishes", "refine", "unrefined"]
 

@@ -12,11 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from pskem import checks
-from pskem.classifier import SharedKernelClassifier
-from pskem.fitting import all_or_nothing, draw_seeds
-from pskem.partition import partition_features
-from pskem.prediction import BlockPredictor
-from pskem.selection import (
+from pskem.blocks._partition import partition_features
+from pskem.estimators._classifier import SharedKernelClassifier
+from pskem.estimators._prediction import BlockPredictor
+from pskem.estimators._selection import (
     SHRINKAGE_FACTORS,
     Candidate,
     Fold,
@@ -27,7 +26,8 @@ from pskem.selection import (
     search,
 )
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import split
+from pskem.training._fitting import all_or_nothing, draw_seeds
+from pskem.training._loop import split
 
 __all__ = ["SharedKernelClassifierCV"]
 

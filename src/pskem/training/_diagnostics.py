@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.refining import Refined
-from pskem.samples import CHUNK
+from pskem.engine._sources import CHUNK
 from pskem.structures import FloatArray
-from pskem.training import Data, Plan, Run
+from pskem.training._loop import Data, Plan, Run
+from pskem.training._refining import Refined
 
 __all__ = ["troubles", "verdict"]
 

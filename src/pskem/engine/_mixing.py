@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-from pskem.kernels import Prepared, kernel_log_densities
+from pskem.engine._kernels import Prepared, kernel_log_densities
 from pskem.structures import FloatArray, Structure
 
 __all__ = ["block_log_likelihood", "log_posterior", "mix"]

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from pskem.kernels import Kernels, prepare
-from pskem.likelihood import block_log_likelihood
-from pskem.parallel import Mapper
-from pskem.samples import CHUNK
+from pskem.engine._kernels import Kernels, prepare
+from pskem.engine._mixing import block_log_likelihood
+from pskem.engine._parallel import Mapper
+from pskem.engine._sources import CHUNK
 from pskem.structures import FloatArray, Structure
-from pskem.weighting import Weighting
+from pskem.training._weighting import Weighting
 
 __all__ = ["Holdout", "Verdict", "judge", "log_likelihoods"]
 

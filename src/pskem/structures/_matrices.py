@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.structures.seam import (
+from pskem.structures._base import (
     COLLAPSED,
     LOG_2PI,
     Expected,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pskem.dependence import group_by_dependence
+from pskem.blocks._dependence import group_by_dependence
 
 __all__ = ["ARRANGEMENTS", "partition_features"]
 
@@ -51,7 +51,7 @@ def partition_features(
     dependence : array-like of shape (n_features, n_features), optional
         How much each pair of features depends on each other, symmetric and not negative; needed
         for ``"dependence"``. :class:`SharedKernelClassifier` takes the mean mutual information
-        within the classes, ``pskem.dependence.within_class_dependence(X, labels)``.
+        within the classes, ``pskem.blocks.within_class_dependence(X, labels)``.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def _check_dependence(n_features: int, dependence: ArrayLike | None) -> NDArray[
     if dependence is None:
         raise ValueError(
             "partition='dependence' follows from the data, but dependence is missing. Give"
-            f" {wanted}, such as pskem.dependence.within_class_dependence(X, labels), or leave the"
+            f" {wanted}, such as pskem.blocks.within_class_dependence(X, labels), or leave the"
             " partition to SharedKernelClassifier, whose fit computes it."
         )
     D = np.asarray(dependence, dtype=np.float64)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pskem.em import Regulariser, em_passes, expectation
-from pskem.kernels import Kernels, prepare
-from pskem.parallel import Mapper
-from pskem.samples import CHUNK, FARTHEST, Coordinates, Samples, cut
+from pskem.engine._em import Regulariser, em_passes, expectation
+from pskem.engine._kernels import Kernels, prepare
+from pskem.engine._parallel import Mapper
+from pskem.engine._sources import CHUNK, FARTHEST, Coordinates, Samples, cut
 from pskem.structures import FloatArray, Structure
 
 __all__ = ["METHODS", "Method", "Start", "initialise"]

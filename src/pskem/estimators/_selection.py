@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from pskem.automatic import suggest_n_components, suggest_shrinkage
-from pskem.classifier import SharedKernelClassifier
-from pskem.partition import partition_features
+from pskem.blocks._partition import partition_features
+from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES, FloatArray
+from pskem.training._defaults import suggest_n_components, suggest_shrinkage
 
 __all__ = [
     "Candidate",

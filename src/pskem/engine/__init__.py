@@ -1,0 +1,1 @@
+"""The engine: samples in batches, kernels, passes over them."""

@@ -1,0 +1,1 @@
+"""Training: from settings and samples to a model."""
