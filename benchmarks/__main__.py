@@ -10,11 +10,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks import features, imports, machine, memory, passes, plot, threads
-from benchmarks.peers import PEERS
+from benchmarks import features, fits, imports, machine, memory, passes, plot, threads
+from benchmarks.peers import PEERS, Trainer
 from benchmarks.report import RESULTS, tables
 
-SECTIONS = ("passes", "threads", "memory", "import", "features")
+#: Of the engine; they are measured in one run, which the record names.
+ENGINE = ("passes", "threads", "memory", "import", "features")
+SECTIONS = (*ENGINE, "fits")
 
 
 def _choice(text: str, known: list[str], option: str) -> list[str]:
@@ -28,7 +30,7 @@ def _parse() -> argparse.Namespace:
     names = [peer.name for peer in PEERS]
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure pskem beside other trainers of Gaussian mixtures.",
+        description="Measure pskem beside other trainers of Gaussian mixtures and classifiers.",
     )
     parser.add_argument("--quick", action="store_true", help="a short run, for a first look")
     parser.add_argument(
@@ -55,25 +57,12 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    """Measure, print the tables, write JSON and plot."""
-    arguments = _parse()
-    sections = _choice(arguments.only, list(SECTIONS), "--only")
-    chosen = _choice(arguments.peers, [peer.name for peer in PEERS], "--peers")
-    quick = arguments.quick
-    effort = passes.QUICK if quick else passes.FULL
-    if arguments.peer_seconds is not None:
-        effort = effort._replace(peer_seconds=arguments.peer_seconds)
-
+def _measure_engine(
+    sections: list[str], quick: bool, effort: passes.Effort, peers: list[Trainer]
+) -> dict[str, Any]:
     start = time.perf_counter()
-    record: dict[str, Any] = {
-        "date": date.today().isoformat(),
-        "quick": quick,
-        "machine": machine.describe(),
-        "load_before": machine.load(),
-    }
+    record: dict[str, Any] = {}
     if "passes" in sections:
-        peers = [peer for peer in PEERS if peer.name in chosen]
         record["passes"] = passes.measure(effort, peers, _say)
     if "threads" in sections:
         _say("threads")
@@ -88,13 +77,43 @@ def main() -> None:
         _say("features")
         record["features"] = features.measure(quick)
     record["seconds"] = time.perf_counter() - start
+    return record
+
+
+def main() -> None:
+    """Measure, print the tables, write JSON and plot.
+
+    The record holds two runs, that of the engine and that of whole fits. A run replaces what it
+    measures and leaves the other.
+    """
+    arguments = _parse()
+    sections = _choice(arguments.only, list(SECTIONS), "--only")
+    chosen = _choice(arguments.peers, [peer.name for peer in PEERS], "--peers")
+    quick = arguments.quick
+    effort = passes.QUICK if quick else passes.FULL
+    if arguments.peer_seconds is not None:
+        effort = effort._replace(peer_seconds=arguments.peer_seconds)
+
+    run = {
+        "date": date.today().isoformat(),
+        "quick": quick,
+        "machine": machine.describe(),
+        "load_before": machine.load(),
+    }
+    target = arguments.out / "benchmark.json"
+    record: dict[str, Any] = json.loads(target.read_text()) if target.exists() else {}
+    if set(sections) & set(ENGINE):
+        fitted = {"fits": record["fits"]} if "fits" in record else {}
+        peers = [peer for peer in PEERS if peer.name in chosen]
+        record = {**run, **_measure_engine(sections, quick, effort, peers), **fitted}
+    if "fits" in sections:
+        record["fits"] = {**run, **fits.measure(fits.QUICK if quick else fits.FULL, _say)}
 
     print(tables(record))
     arguments.out.mkdir(parents=True, exist_ok=True)
-    target = arguments.out / "benchmark.json"
     target.write_text(json.dumps(record, indent=1) + "\n")
     _say(f"wrote {target}")
-    if "passes" in record:
+    if "passes" in sections:
         picture = target.with_suffix(".png")
         try:
             plot.draw(record, picture)

@@ -91,6 +91,7 @@ class Pskem(_Package):
 
     def prepare(self, problem: Problem) -> Run:
         from pskem import SharedKernelDensity
+        from pskem.starts import Start
 
         X = problem.X.astype(self.dtype)
         start = problem.start
@@ -98,9 +99,7 @@ class Pskem(_Package):
         def run(n_passes: int) -> Mixture:
             model = SharedKernelDensity(
                 n_components=len(start.means),
-                weights_init=start.weights,
-                means_init=start.means,
-                covariances_init=start.covariances,
+                init=Start(start.weights, start.means, start.covariances),
                 reg_covar=0.0,
                 tol=0.0,
                 max_iter=n_passes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import CORE, advantage, size_name
+from benchmarks.pass_tables import CORE, advantage, size_name
 
 __all__ = ["draw"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-__all__ = ["PLAIN_EM", "SIZES", "Mixture", "Problem", "Size", "mean_log_likelihood", "plant"]
+__all__ = ["SIZES", "Mixture", "Problem", "Size", "mean_log_likelihood", "plant"]
 
 FloatArray = NDArray[np.floating]
 
@@ -17,13 +17,6 @@ FloatArray = NDArray[np.floating]
 #: neighbours overlap and no responsibility is exactly 0 or 1.
 SEPARATION = 4.0
 SEED = 20220
-#: Settings of a classifier that trains by EM alone, all passes of it.
-PLAIN_EM: dict[str, Any] = {
-    "tol": 0.0,
-    "init": "k-means++",
-    "shrinkage": 0.0,
-    "discriminative_iter": 0,
-}
 
 
 class Size(NamedTuple):

@@ -1,10 +1,10 @@
-"""Measure what dependence the partitions of the study "partitions" leave between blocks.
+"""Measure the dependence between blocks for each partition of the study "partitions".
 
 python docs/independence.py      # writes docs/beyond/dependence.csv; needs the image sets
 
-The dependence between blocks within a class is taken as that of Gaussians with the covariance S of
-the class's samples, (sum_r log det S_rr - log det S) / 2, the mean over the samples: the
-Kullback-Leibler divergence, in nats, from the product of the blocks to the whole.
+Each class is treated as a Gaussian with the covariance S of its samples. The dependence of its
+blocks is (sum_r log det S_rr - log det S) / 2, in nats: the Kullback-Leibler divergence from the
+product of the blocks to the joint density. The result is the mean over all samples.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem import SharedKernelClassifier
 from pskem.datasets import load_cifar10, load_fashion_mnist, load_mnist
-from pskem.preprocessing import paper_features
+from pskem.preprocessing import IndependentComponents, paper_features
 from pskem.study import included, parse_study
 from pskem.tables import IMAGES
+from pskem.training import deal_blocks, draw_seeds
 
 LOADERS = {"mnist": load_mnist, "fashion-mnist": load_fashion_mnist, "cifar-10": load_cifar10}
 PLACE = Path(__file__).parent / "beyond" / "dependence.csv"
@@ -31,7 +31,7 @@ Array = NDArray[np.floating[Any]]
 
 
 def between_blocks(X: Array, y: NDArray[Any], blocks: list[NDArray[np.intp]]) -> float:
-    """Nats that the blocks of the columns of X have in common within a class, on average."""
+    """Mean dependence between blocks of columns of X within a class, in nats."""
     total = 0.0
     for label in np.unique(y):
         own = X[y == label].astype(np.float64)
@@ -47,21 +47,21 @@ def log_det(covariance: Array) -> float:
 
 @cache
 def features_of(data: str, n_components: int) -> tuple[Array, NDArray[Any]]:
-    """Features as in the study, and classes."""
+    """The features of the study, and the classes."""
     images, y = LOADERS[data](return_X_y=True)
     encoder = paper_features(**{**IMAGES[data], "n_components": n_components})
     return encoder.fit_transform(images).astype(np.float32), y
 
 
 def measure(data: str, n_features: int, settings: Mapping[str, Any]) -> float:
-    """The dependence that a partition of the training images leaves."""
+    """The dependence between the blocks of a partition of the training images."""
     X, y = features_of(data, n_features)
-    wanted = {name: settings[name] for name in ("n_blocks", "partition")}
-    # The blocks do not depend on how long is trained.
-    short = {"max_iter": 1, "tol": 0.0, "discriminative_iter": 0, "random_state": 0}
-    model = SharedKernelClassifier(**wanted, **short).fit(X, y)
-    Z = X if model.unmixing_ is None else model.unmixing_.components(X)
-    return between_blocks(Z, y, [block.features for block in model.blocks_])
+    partition = settings["partition"]
+    if partition == "ica":
+        X, partition = IndependentComponents(random_state=0).fit_transform(X, y), "dependence"
+    labels = np.unique(y, return_inverse=True)[1]
+    (seed,) = draw_seeds(0)
+    return between_blocks(X, y, deal_blocks(X, labels, settings["n_blocks"], partition, seed))
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""Write the tables of docs/replication.md and README.md from recorded runs.
+"""Write the tables of docs/replication.md from recorded runs.
 
 pskem reproduce report --out RESULTS
-python docs/replication.py RESULTS      # take the summary and the figures of RESULTS
-python docs/replication.py              # write the tables anew from what was taken
+python docs/replication.py RESULTS      # copy the summary and the figures of RESULTS, then write
+python docs/replication.py              # write the tables from the copy
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pskem.display import Table
+
 HERE = Path(__file__).parent
 TAKEN = HERE / "replication"
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "starts")
 DATA = ("rice", "ionosphere", "mnist", "fashion-mnist", "cifar-10")
 OURS = "shared-kernels"
 BLOCKS = (12, 6, 3, 2, 1)
-#: Numbers of kernels that the tables of the curves show.
+#: Numbers of kernels in the tables of the curves.
 SHOWN = (4, 8, 16, 24, 32, 40)
 
 Point = dict[str, Any]
@@ -54,13 +56,6 @@ def reported(point: Point) -> str:
     return f"{point['paper_accuracy']:g}" + ("" if sd is None else f" ± {sd:g}")
 
 
-def table(headings: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, its first column to the left."""
-    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
-    assert all(len(line) == len(headings) for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def of(points: list[Point], study: str) -> list[Point]:
     return [point for point in points if point["study"] == study]
 
@@ -68,29 +63,45 @@ def of(points: list[Point], study: str) -> list[Point]:
 def table1(points: list[Point]) -> str:
     """The paper's Table 1 beside ours."""
     rows = []
-    for name in DATA:
-        group = [point for point in of(points, "table1") if point["data"] == name]
-        ours = next(point for point in group if point["method"] == OURS)
-        others = [point for point in group if point["method"] != OURS]
+    for ours in paper_rows(points):
+        others = [
+            point
+            for point in of(points, "table1")
+            if point["data"] == ours["data"] and point["method"] != OURS
+        ]
         best = max(others, key=lambda point: point["honest_mean"], default=None)
         rows.append(
             [
-                name,
+                ours["data"],
                 str(ours["runs"]),
                 reported(ours),
                 spread(ours, "peak"),
                 spread(ours, "honest"),
-                spread(ours, "optimism"),
                 spread(ours, "last"),
                 f"{best['label']}: {spread(best, 'honest')}" if best else "not run",
-                f"{ours['paper_seconds_per_pass']:g}",
-                f"{ours['seconds_per_pass']:.2g}",
             ]
         )
     headings = ["data set", "runs", "the paper reports, %", "paper\\*, %", "honest, %"]
-    headings += ["difference", "last pass, %", "best conventional here, %"]
-    headings += ["s/pass, paper", "s/pass, here"]
-    return table(headings, rows)
+    return Table([*headings, "last pass, %", "best conventional here, %"], rows).markdown()
+
+
+def speed(points: list[Point]) -> str:
+    """Seconds of an EM pass in the paper's Table 1 and here."""
+    rows = [
+        [
+            ours["data"],
+            f"{ours['paper_seconds_per_pass']:g}",
+            f"{ours['seconds_per_pass']:.2g}",
+        ]
+        for ours in paper_rows(points)
+    ]
+    return Table(["seconds a pass", "the paper reports", "here"], rows).markdown()
+
+
+def paper_rows(points: list[Point]) -> list[Point]:
+    """The PSKEM points of Table 1, in the paper's order."""
+    ours = {point["data"]: point for point in of(points, "table1") if point["method"] == OURS}
+    return [ours[name] for name in DATA]
 
 
 def conventional(points: list[Point]) -> str:
@@ -99,11 +110,11 @@ def conventional(points: list[Point]) -> str:
     labels = list(dict.fromkeys(point["label"] for point in group))
     cells = {(point["label"], point["data"]): spread(point, "honest") for point in group}
     rows = [[label, *(cells.get((label, name), "not run") for name in DATA)] for label in labels]
-    return table(["%", *DATA], rows)
+    return Table(["accuracy, %", *DATA], rows).markdown()
 
 
 def experiments(points: list[Point], study: str) -> str:
-    """All points of a study, one a row."""
+    """All points of a study, one per row."""
     rows = [
         [
             ", ".join(filter(None, [point["experiment"], point["label"]])),
@@ -111,18 +122,17 @@ def experiments(points: list[Point], study: str) -> str:
             reported(point),
             spread(point, "peak"),
             spread(point, "honest"),
-            spread(point, "optimism"),
             spread(point, "last"),
             "" if point["shared_mean"] is None else f"{point['shared_mean']:.2f}",
         ]
         for point in of(points, study)
     ]
-    headings = ["", "runs", "the paper reports, %", "paper\\*, %", "honest, %", "difference"]
-    return table([*headings, "last pass, %", "shared"], rows)
+    headings = ["", "runs", "the paper reports, %", "paper\\*, %", "honest, %"]
+    return Table([*headings, "last pass, %", "shared"], rows).markdown()
 
 
 def starts(points: list[Point]) -> str:
-    """Honest accuracies from two starts, and of one kernel a class."""
+    """Honest accuracies from two starts, and of one kernel per class."""
     numbers = (8, 24, 40)
     uniform = grid(points, "fig2", lambda point: spread(point, "honest"))
     better = grid(points, "starts", lambda point: spread(point, "honest"))
@@ -132,8 +142,8 @@ def starts(points: list[Point]) -> str:
         for name, cells in (("the paper's start", uniform), ("k-means++", better))
     ]
     qda = next(point for point in of(points, "starts") if point["method"] == "qda")
-    rows.append(["1 x 36, one kernel a class (QDA): K = 10", spread(qda, "honest"), "", ""])
-    return table(["honest, %", *(f"K = {K}" for K in numbers)], rows)
+    rows.append(["1 x 36, one kernel per class (QDA): K = 10", spread(qda, "honest"), "", ""])
+    return Table(["honest, %", *(f"K = {K}" for K in numbers)], rows).markdown()
 
 
 def grid(points: list[Point], study: str, show: Any) -> dict[tuple[int, int], str]:
@@ -144,30 +154,26 @@ def grid(points: list[Point], study: str, show: Any) -> dict[tuple[int, int], st
     }
 
 
-def curves(points: list[Point]) -> str:
-    """Accuracy of some points of Fig. 2 to 4, by both protocols."""
+def curves(points: list[Point], heading: str, show: Any) -> str:
+    """Accuracy of some points of Fig. 2 to 4."""
     rows = []
     for study, name in (("fig2", "sequential"), ("fig3", "interleaved"), ("fig4", "random")):
-        cells = grid(
-            points,
-            study,
-            lambda p: f"{100 * p['peak_mean']:.2f}, {spread(p, 'honest')}",
-        )
+        cells = grid(points, study, show)
         for R in BLOCKS if study == "fig2" else BLOCKS[:-1]:
             label = f"{name}, {R} x {36 // R}" if R > 1 else "not partitioned, 1 x 36"
             rows.append([label, *(cells[R, K] for K in SHOWN)])
-    return table(["paper\\*, honest, %", *(f"K = {K}" for K in SHOWN)], rows)
+    return Table([heading, *(f"K = {K}" for K in SHOWN)], rows).markdown()
 
 
 def sharing(points: list[Point]) -> str:
     """The shared proportion of some points of Fig. 5."""
     cells = grid(points, "fig5", lambda point: f"{point['shared_mean']:.2f}")
     rows = [[f"{R} x {36 // R}", *(cells[R, K] for K in SHOWN)] for R in BLOCKS]
-    return table(["N_S / N_T", *(f"K = {K}" for K in SHOWN)], rows)
+    return Table(["N_S / N_T", *(f"K = {K}" for K in SHOWN)], rows).markdown()
 
 
 def cost(points: list[Point]) -> str:
-    """How the cost of a pass falls with partitioning: as the paper counts, and as measured."""
+    """Cost of a whole training, and how much partitioning speeds up a pass."""
     K = 40
     group = {
         p["settings"]["n_blocks"]: p
@@ -190,12 +196,12 @@ def cost(points: list[Point]) -> str:
                 f"{measured:.1f}",
             ]
         )
-    headings = [f"K = {K}", "operations, whole training", "seconds, whole training"]
-    return table([*headings, "a pass cheaper by, counted", "a pass cheaper by, measured"], rows)
+    headings = [f"K = {K}", "operations", "seconds", "speed-up, counted", "speed-up, measured"]
+    return Table(headings, rows).markdown()
 
 
 def runs_made(points: list[Point]) -> str:
-    """How many runs stand behind each study."""
+    """Number of runs of each study."""
     rows = []
     for study in dict.fromkeys(point["study"] for point in points):
         group = of(points, study)
@@ -206,15 +212,17 @@ def runs_made(points: list[Point]) -> str:
         rows.append([study, str(len(group)), spoken, str(total), str(warned)])
     distinct = {point["point"]: point["runs"] for point in points}
     rows.append(["distinct", str(len(distinct)), "", str(sum(distinct.values())), ""])
-    return table(["study", "points", "runs a point", "runs", "with warnings"], rows)
+    return Table(["study", "points", "runs per point", "runs", "with warnings"], rows).markdown()
 
 
 def sections(points: list[Point]) -> dict[str, str]:
-    """The generated texts by the names of their places."""
+    """The generated tables by the names of their markers."""
     return {
         "table1": table1(points),
+        "speed": speed(points),
         "conventional": conventional(points),
-        "curves": curves(points),
+        "curves": curves(points, "honest, %", lambda point: spread(point, "honest")),
+        "peaks": curves(points, "paper\\*, %", lambda point: f"{100 * point['peak_mean']:.2f}"),
         "sharing": sharing(points),
         "cost": cost(points),
         "mda": experiments(points, "mda"),
@@ -226,7 +234,7 @@ def sections(points: list[Point]) -> dict[str, str]:
 
 
 def fill(text: str, parts: dict[str, str]) -> str:
-    """A page with its generated places filled."""
+    """The text with a table between each pair of markers."""
 
     def place(match: re.Match[str]) -> str:
         name = match["name"]
@@ -242,8 +250,8 @@ def main() -> None:
     if len(sys.argv) > 1:
         take(Path(sys.argv[1]), TAKEN, FIGURES)
     parts = sections(load())
-    for path in (HERE / "replication.md", HERE.parent / "README.md"):
-        path.write_text(fill(path.read_text(encoding="utf-8"), parts), encoding="utf-8")
+    path = HERE / "replication.md"
+    path.write_text(fill(path.read_text(encoding="utf-8"), parts), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.plumbing
+
 HEAVY = (
     "sklearn.callback",  # imports rich, where it is installed
     "sklearn.cluster",

@@ -20,7 +20,6 @@ __all__ = [
     "check_n_components",
     "check_n_jobs",
     "check_prior",
-    "check_range",
     "check_real",
     "check_shape",
     "numbers",
@@ -89,17 +88,10 @@ def check_real(
     inside = number and (low < value < high if strict else low <= value <= high)
     if not inside:
         above, below = ("above", "below") if strict else ("of at least", "at most")
-        accepted = f"{above} {low:g}" + (f" and {below} {high:g}" if np.isfinite(high) else "")
+        ends = [(above, low)] * bool(np.isfinite(low)) + [(below, high)] * bool(np.isfinite(high))
+        accepted = " and ".join(f"{word} {end:g}" for word, end in ends)
         accepted += " or 'auto'" if auto else ""
         raise ValueError(f"{name}={value!r} must be a finite number {accepted}.")
-
-
-def check_range(name: str, value: Any) -> tuple[float, float]:
-    """A pair (low, high) with low < high."""
-    array = np.empty(0) if value is None else numbers(name, value)
-    if array.shape != (2,) or not array[0] < array[1]:
-        raise ValueError(f"{name}={value!r} must be a pair of numbers (low, high) with low < high.")
-    return float(array[0]), float(array[1])
 
 
 def check_block_weights(value: Any, n_blocks: int | None = None) -> FloatArray | str | None:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
-from pskem.display._page import Page
-from pskem.display._plots import KernelImagesDisplay, TraceDisplay, WeightsDisplay
-from pskem.estimators._classifier import SharedKernelClassifier
+from pskem.display import KernelImagesDisplay, Page, Table, TraceDisplay, WeightsDisplay
+from pskem.estimators import SharedKernelClassifier
 from pskem.evaluation import Evaluation, evaluate
+from pskem.starts import ClassKMeans
 
 __all__ = ["OURS", "Contestant", "Demo", "Entry", "compare", "contestants", "make_page"]
 
@@ -58,6 +58,12 @@ class Demo(NamedTuple):
     n_train: int
     n_test: int
 
+    @property
+    def table(self) -> Table:
+        """The entries as texts."""
+        headings = ("classifier", "accuracy", "log loss", "in validation", "seconds", "settings")
+        return Table(headings, [_row(entry) for entry in self.entries])
+
 
 def contestants() -> list[Contestant]:
     """Those who take part."""
@@ -73,7 +79,7 @@ def contestants() -> list[Contestant]:
     kernels: dict[str, list[Any]] = {
         "covariance_type": ["full", "tied"],
         "n_components": [10, 20, 40],
-        "own_mass": [0.5, 1.0],
+        "init": [ClassKMeans(own_mass=0.5), ClassKMeans()],
     }
     return [
         Contestant(OURS, ours, kernels),
@@ -143,27 +149,24 @@ def make_page(demo: Demo) -> Page:
         f" the training images. The settings of each were chosen by {FOLDS}-fold cross-validation"
         " on the training images; the test images were used once."
     )
-    page.table(
-        ["classifier", "test accuracy", "log loss", "accuracy in validation", "settings"],
-        [table_row(entry) for entry in demo.entries],
-        ours=next(i for i, entry in enumerate(demo.entries) if entry.name == OURS),
-    )
+    page.table(demo.table, ours=[entry.name for entry in demo.entries].index(OURS))
     page.heading("The kernels")
     page.text(
         f"The ten classes draw on {len(model.blocks_[0].means)} Gaussian kernels, with weights of"
         f" their own; {100 * model.shared_proportion():.0f} % of what they draw on is shared."
         " These are the means of the kernels, drawn as images, with the classes that use them most."
     )
-    images = KernelImagesDisplay.from_pipeline(demo.pipeline, IMAGE)
+    images = KernelImagesDisplay.from_estimator(demo.pipeline, IMAGE)
     page.figure(images.figure_, "Means of the kernels, and whose they are.")
-    weights = WeightsDisplay.from_estimator(model)
+    weights = WeightsDisplay.from_estimator(demo.pipeline)
     page.figure(
         weights.figure_,
         "The weights. Columns with several dark cells are kernels that classes share:"
         f" {100 * model.shared_proportion():.0f}% of all pairs of a class and a kernel it holds.",
     )
     page.heading("The training")
-    page.figure(TraceDisplay.from_estimator(model).figure_, "The likelihood rises in every pass.")
+    trace = TraceDisplay.from_estimator(demo.pipeline)
+    page.figure(trace.figure_, "The likelihood rises in every pass.")
     page.heading("The mistakes")
     figure, ax = plt.subplots(figsize=(6, 5), layout="constrained")
     ConfusionMatrixDisplay(demo.evaluation.confusion).plot(ax=ax, cmap="Greys", colorbar=False)
@@ -175,13 +178,13 @@ def make_page(demo: Demo) -> Page:
     return page
 
 
-def table_row(entry: Entry) -> tuple[str, ...]:
-    """An entry as texts: name, accuracies, log loss, settings."""
+def _row(entry: Entry) -> tuple[str, ...]:
     settings = ", ".join(f"{name}={v}" for name, v in entry.settings.items() if v is not None)
     return (
         entry.name,
         f"{100 * entry.accuracy:.2f} %",
         "-" if entry.log_loss is None else f"{entry.log_loss:.3f}",
         f"{100 * entry.validation:.2f} %",
+        f"{entry.seconds:.1f}",
         settings or "-",
     )

@@ -1,4 +1,4 @@
-"""How good predictions are: labels, probabilities and the truth to numbers."""
+"""Metrics of predicted probabilities against true labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BINS = 15
 
 
 class ClassScores(NamedTuple):
-    """How one class fares."""
+    """Scores of one class."""
 
     name: str
     precision: float
@@ -26,12 +26,13 @@ class ClassScores(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What is worth knowing of predictions.
+    """Metrics of a set of predictions.
 
-    accuracy, balanced_accuracy : share of samples, and mean share over classes, that are right
+    accuracy : share of samples predicted correctly
+    balanced_accuracy : mean of the recalls of the classes
     log_loss : mean of -log p(true class)
-    brier : mean squared distance between probabilities and the truth, summed over classes: 0 to 2
-    calibration_error : expected calibration error of the winning class, over 15 equal bins
+    brier : mean squared error of the probabilities, summed over classes: 0 to 2
+    calibration_error : expected calibration error of the predicted class, over 15 equal bins
     confusion : (L, L), samples by true class (rows) and predicted class (columns)
     classes : one entry per class
     """
@@ -46,7 +47,7 @@ class Evaluation(NamedTuple):
     classes: list[ClassScores]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """The metrics as plain values, for JSON."""
         return {
             **self._asdict(),
             "confusion": self.confusion.tolist(),
@@ -55,7 +56,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(labels: NDArray[np.intp], proba: FloatArray, names: list[str]) -> Evaluation:
-    """Evaluate probabilities (n, L) against labels (n,), positions in the list of class names."""
+    """Evaluate probabilities (n, L) against labels (n,), which are indices into ``names``."""
     from sklearn import metrics
 
     L = proba.shape[1]
@@ -81,9 +82,10 @@ def evaluate(labels: NDArray[np.intp], proba: FloatArray, names: list[str]) -> E
 
 
 def calibration_error(labels: NDArray[np.intp], proba: FloatArray) -> float:
-    """Expected calibration error: |accuracy - confidence| of the winner, averaged over bins.
+    """Expected calibration error: mean of |accuracy - confidence| over bins of confidence.
 
-    Guo, Pleiss, Sun & Weinberger (2017), with equal bins of confidence.
+    Guo, Pleiss, Sun & Weinberger (2017). The confidence is the largest probability of a sample; the
+    bins have equal width.
     """
     confidence = proba.max(axis=1)
     right = proba.argmax(axis=1) == labels

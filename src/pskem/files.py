@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["atomic_write", "check_place", "replacing"]
+__all__ = ["atomic_write", "check_kind", "check_place", "replacing"]
 
 
 def check_place(path: Any) -> None:
@@ -21,6 +21,15 @@ def check_place(path: Any) -> None:
         raise IsADirectoryError(f"{target} is a folder or a device; name a file.")
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"You may not write into the folder {target.parent}.")
+
+
+def check_kind(path: Any, kind: str, is_kind: Callable[[Path], bool]) -> None:
+    """Refuse to replace a file of another kind. One that is empty has nothing to lose."""
+    target = Path(path)
+    if target.exists() and target.stat().st_size and not is_kind(target):
+        raise FileExistsError(
+            f"{path} exists and is not {kind}. Remove it, name another file, or set overwrite=True."
+        )
 
 
 @contextmanager

@@ -1,35 +1,33 @@
-"""Fitted blocks as values in the user's units, and what can be computed from them."""
+"""The fitted model as one immutable value, and everything that follows from it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import log
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
+from scipy.special import log_softmax, logsumexp
 
-from pskem.engine._kernels import Kernels, Prepared, kernel_log_densities, prepare, softmax_in_place
-from pskem.engine._mixing import mix
-from pskem.engine._parallel import Mapper
-from pskem.engine._sources import CHUNK, Coordinates, locate
-from pskem.structures import STRUCTURES, FloatArray, Structure
+from pskem.engine import (
+    CHUNK,
+    Coordinates,
+    Kernels,
+    Mapper,
+    Prepared,
+    locate,
+    mix,
+    prepare,
+    serial_map,
+    softmax_in_place,
+)
+from pskem.structures import STRUCTURES, FloatArray, Structure, marginal
 
-__all__ = [
-    "HELD",
-    "Block",
-    "block_log_likelihoods",
-    "count_at_floor",
-    "draw",
-    "expand",
-    "information_criteria",
-    "n_parameters",
-    "responsibilities",
-    "shared_proportion",
-]
+__all__ = ["HELD", "Block", "Criteria", "Model", "shared_proportion"]
 
 #: A class holds a kernel if its weight is at least this: the paper's threshold.
 HELD = 0.01
@@ -37,9 +35,21 @@ HELD = 0.01
 MAX_EXPANDED = 10_000
 
 
+def _frozen(array: Any) -> NDArray[Any]:
+    """A copy that nobody can write to; one that is such a copy already is left alone."""
+    if type(array) is np.ndarray and array.base is None and not array.flags.writeable:
+        return array
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Block:
-    """The shared kernel model of one block of features, in the user's units. Immutable.
+    """The shared kernel model of one block of features. Immutable.
+
+    Weights, means and covariances are in the units of X; what is kept are the kernels in
+    standardised coordinates, in which they are evaluated.
 
     Attributes
     ----------
@@ -53,26 +63,28 @@ class Block:
         ``"diag"``, (n_components,) for ``"spherical"``.
     covariance_type : str
     shift, scale : ndarray of shape (m,)
-        The standardised coordinates, (x - shift) / scale, in which densities are evaluated.
+        The standardised coordinates, (x - shift) / scale.
     allowed : ndarray of bool of shape (n_classes, n_components)
-        Which weights were free to be other than zero; all of them unless `weights_init` said
-        otherwise, or kernels belong to classes (`own_mass`).
+        Which weights were free to be other than zero; all of them unless the start said
+        otherwise, or kernels belong to classes.
     """
 
     features: NDArray[np.intp]
-    weights: FloatArray
-    means: FloatArray
-    covariances: FloatArray
-    covariance_type: str
-    shift: FloatArray
-    scale: FloatArray
+    kernels: Kernels
+    coordinates: Coordinates
+    structure: Structure
     allowed: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
-        for name in ("features", "weights", "means", "covariances", "shift", "scale", "allowed"):
-            array = np.array(getattr(self, name))
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        shift, scale = (_frozen(np.asarray(part, np.float64)) for part in self.coordinates)
+        frozen = {
+            "features": _frozen(self.features),
+            "kernels": Kernels(*map(_frozen, self.kernels)),
+            "coordinates": Coordinates(shift, scale),
+            "allowed": _frozen(self.allowed),
+        }
+        for name, value in frozen.items():
+            object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[type[Block], tuple[Any, ...]]:
         # Through the constructor, so that copies are read-only too.
@@ -85,48 +97,63 @@ class Block:
         )
 
     @classmethod
-    def from_kernels(
+    def make(
         cls,
-        features: NDArray[np.intp],
-        kernels: Kernels,
-        coordinates: Coordinates,
-        structure: Structure,
-        allowed: NDArray[np.bool_],
-    ) -> Block:
-        """A block from kernels in standardised coordinates."""
-        shift, scale = (np.asarray(part, dtype=np.float64) for part in coordinates)
-        return cls(
-            features,
-            kernels.weights,
-            kernels.means * scale + shift,
-            structure.rescale(kernels.covariances, scale),
-            structure.name,
-            shift,
-            scale,
-            allowed,
+        features: Any,
+        weights: Any,
+        means: Any,
+        covariances: Any,
+        covariance_type: str = "full",
+        coordinates: Coordinates | None = None,
+    ) -> Self:
+        """A block from kernels in the units of X."""
+        means = np.asarray(means, dtype=np.float64)
+        structure = STRUCTURES[covariance_type]
+        m = means.shape[1]
+        shift, scale = coordinates or Coordinates(np.zeros(m), np.ones(m))
+        kernels = Kernels(
+            np.asarray(weights, dtype=np.float64),
+            (means - shift) / scale,
+            structure.storage.rescale(np.asarray(covariances, dtype=np.float64), 1.0 / scale),
         )
+        frame = Coordinates(shift, scale)
+        return cls(np.asarray(features), kernels, frame, structure, kernels.weights > 0.0)
 
     @property
-    def structure(self) -> Structure:
-        return STRUCTURES[self.covariance_type]
+    def weights(self) -> FloatArray:
+        return self.kernels.weights
 
     @property
-    def coordinates(self) -> Coordinates:
-        return Coordinates(self.shift, self.scale)
+    def means(self) -> FloatArray:
+        return _frozen(self.kernels.means * self.scale + self.shift)
 
     @property
-    def kernels(self) -> Kernels:
-        """The kernels in standardised coordinates."""
-        return Kernels(
-            self.weights,
-            (self.means - self.shift) / self.scale,
-            self.structure.rescale(self.covariances, 1.0 / self.scale),
-        )
+    def covariances(self) -> FloatArray:
+        return _frozen(self.structure.storage.rescale(self.kernels.covariances, self.scale))
+
+    @property
+    def covariance_type(self) -> str:
+        return self.structure.name
+
+    @property
+    def shift(self) -> FloatArray:
+        return self.coordinates.shift
+
+    @property
+    def scale(self) -> FloatArray:
+        return self.coordinates.scale
 
     @property
     def dense_covariances(self) -> FloatArray:
         """The covariances as (n_components, m, m), whatever their type."""
-        return self.structure.dense(self.covariances, *self.means.shape)
+        return self.structure.storage.dense(self.covariances, *self.kernels.means.shape)
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters: weights that are not fixed at zero, means, covariances."""
+        K, m = self.kernels.means.shape
+        free_weights = np.count_nonzero(self.allowed) - len(self.allowed)
+        return int(free_weights) + K * m + self.structure.storage.n_parameters(K, m)
 
     def prepared(self, dtype: np.dtype[np.floating]) -> Prepared:
         """The kernels made ready for evaluation in a given precision."""
@@ -135,79 +162,17 @@ class Block:
     def log_densities(self, prepared: Prepared, X: FloatArray) -> FloatArray:
         """log N(x_n; mu_k, P_k), (K, n), for rows of X (n, M)."""
         local = locate(X, self.features, self.coordinates)
-        values = kernel_log_densities(self.structure, prepared, local)
-        return values - self.coordinates.log_volume
+        return prepared.log_densities(local) - self.coordinates.log_volume
 
-
-def block_log_likelihoods(
-    blocks: Sequence[Block], X: FloatArray, parallel_map: Mapper
-) -> FloatArray:
-    """log q_rj(x_n): (N, R, L), the summands of Pulford (2022), eq. (skemp)."""
-    prepared = [block.prepared(X.dtype) for block in blocks]
-    result = np.empty((len(X), len(blocks), len(blocks[0].weights)))
-
-    def fill(task: tuple[int, int]) -> None:
-        r, low = task
-        rows = slice(low, low + CHUNK)
-        log_densities = blocks[r].log_densities(prepared[r], X[rows])
-        result[rows, r] = mix(log_densities, blocks[r].weights).T
-
-    parallel_map(fill, product(range(len(blocks)), range(0, len(X), CHUNK)))
-    return result
-
-
-def responsibilities(
-    blocks: Sequence[Block], X: FloatArray, class_posterior: FloatArray, parallel_map: Mapper
-) -> list[FloatArray]:
-    """p(z_r = k | x), R arrays (N, K), for given class posteriors (N, L).
-
-    Given the class the blocks are independent, so p(z_r = k | x) is the mean of the
-    E-step's responsibilities over the posterior of the class. With the indicator of a known class
-    as the posterior it is the E-step's own.
-    """
-    prepared = [block.prepared(X.dtype) for block in blocks]
-    result: list[FloatArray] = [np.zeros((len(X), len(block.means))) for block in blocks]
-
-    def fill(task: tuple[int, int]) -> None:
-        r, low = task
-        rows = slice(low, low + CHUNK)
-        log_densities = blocks[r].log_densities(prepared[r], X[rows])  # (K, n)
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(blocks[r].weights)
-        for log_weight, posterior in zip(log_weights, class_posterior[rows].T, strict=True):
-            terms = log_weight[:, None] + log_densities
-            softmax_in_place(terms)
-            result[r][rows] += (posterior * terms).T
-
-    parallel_map(fill, product(range(len(blocks)), range(0, len(X), CHUNK)))
-    return result
-
-
-def draw(
-    blocks: Sequence[Block], labels: NDArray[np.intp], n_features: int, rng: np.random.Generator
-) -> tuple[FloatArray, NDArray[np.intp]]:
-    """One sample per label, (n, M), NaN where no block uses a column, and its kernels (n, R)."""
-    X = np.full((len(labels), n_features), np.nan)
-    chosen = []
-    for block in blocks:
-        m = len(block.features)
-        factors = np.linalg.cholesky(block.dense_covariances)
-        cumulative = np.cumsum(block.weights, axis=1)[labels]  # (n, K)
-        z = (rng.random((len(labels), 1)) * cumulative[:, -1:] >= cumulative).sum(axis=1)
-        noise = rng.standard_normal((len(labels), m))
-        X[:, block.features] = block.means[z] + np.einsum("nab,nb->na", factors[z], noise)
-        chosen.append(z)
-    return X, np.stack(chosen, axis=1)
-
-
-def n_parameters(blocks: Sequence[Block]) -> int:
-    """Free parameters of the model: weights that are not fixed at zero, means, covariances."""
-    total = 0
-    for block in blocks:
-        K, m = block.means.shape
-        free_weights = np.count_nonzero(block.allowed) - len(block.allowed)
-        total += int(free_weights) + K * m + block.structure.n_parameters(K, m)
-    return total
+    def marginal(self, observed: NDArray[np.bool_]) -> Block:
+        """The block of some of its features, (m,)."""
+        means, covariances = marginal(self.structure, self.kernels.gaussians, observed)
+        return replace(
+            self,
+            features=self.features[observed],
+            kernels=Kernels(self.weights, means, covariances),
+            coordinates=Coordinates(self.shift[observed], self.scale[observed]),
+        )
 
 
 class Criteria(NamedTuple):
@@ -217,62 +182,209 @@ class Criteria(NamedTuple):
     bic: float
 
 
-def information_criteria(
-    blocks: Sequence[Block], log_likelihood: float, n_samples: int
-) -> Criteria:
-    """From the log likelihood of the blocks on so many samples."""
-    p = n_parameters(blocks)
-    return Criteria(2.0 * p - 2.0 * log_likelihood, p * log(n_samples) - 2.0 * log_likelihood)
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A shared kernel model. Immutable; predictions are functions of it and nothing else.
+
+    Attributes
+    ----------
+    blocks : tuple of Block
+    classes : ndarray of shape (n_classes,)
+    priors : ndarray of shape (n_classes,)
+    block_weights : ndarray of shape (n_blocks,)
+        beta_r: how much the log likelihood of each block counts in decisions.
+    temperature : float
+        Posterior probabilities are the softmax of
+        (log priors[j] + sum_r block_weights[r] log q_rj(x)) / temperature.
+    """
+
+    blocks: tuple[Block, ...]
+    classes: NDArray[Any]
+    priors: FloatArray
+    block_weights: FloatArray
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("classes", "priors", "block_weights"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+        object.__setattr__(self, "blocks", tuple(self.blocks))
+
+    def __reduce__(self) -> tuple[type[Model], tuple[Any, ...]]:
+        return Model, tuple(getattr(self, field.name) for field in fields(self))
+
+    def __repr__(self) -> str:
+        return f"Model(blocks={self.blocks!r}, n_classes={len(self.classes)})"
+
+    @property
+    def kernels(self) -> list[Kernels]:
+        """The kernels of each block, in standardised coordinates."""
+        return [block.kernels for block in self.blocks]
+
+    @property
+    def structure(self) -> Structure:
+        return self.blocks[0].structure
+
+    @property
+    def log_priors(self) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.log(self.priors)
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters of all blocks."""
+        return sum(block.n_parameters for block in self.blocks)
+
+    def with_kernels(self, kernels: Iterable[Kernels]) -> Model:
+        """The same model with other kernels, in standardised coordinates."""
+        pairs = zip(self.blocks, kernels, strict=True)
+        return replace(self, blocks=tuple(replace(block, kernels=k) for block, k in pairs))
+
+    def joint(self, log_q: FloatArray) -> FloatArray:
+        """log p(c=j) + sum_r beta_r log q_rj, (n, L), from log q (n, R, L)."""
+        return (log_q * self.block_weights[:, None]).sum(axis=1) + self.log_priors
+
+    def log_likelihood(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
+        """log q_rj(x_n): (N, R, L), the summands of Pulford (2022), eq. (skemp)."""
+        prepared = [block.prepared(X.dtype) for block in self.blocks]
+        result = np.empty((len(X), len(self.blocks), len(self.classes)))
+
+        def fill(task: tuple[int, int]) -> None:
+            r, low = task
+            rows = slice(low, low + CHUNK)
+            log_densities = self.blocks[r].log_densities(prepared[r], X[rows])
+            result[rows, r] = mix(log_densities, self.blocks[r].weights).T
+
+        parallel_map(fill, product(range(len(self.blocks)), range(0, len(X), CHUNK)))
+        return result
+
+    def log_posterior(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
+        """log p(c=j|x_n): (N, L)."""
+        return self.posterior_of(self.joint(self.log_likelihood(X, parallel_map)))
+
+    def posterior_of(self, joint: FloatArray) -> FloatArray:
+        """Log posteriors (n, L) from joint log densities (n, L)."""
+        # Far from all kernels the joint is huge; the differences between classes are not.
+        relative = joint - joint.max(axis=1, keepdims=True)
+        return log_softmax(relative / self.temperature, axis=1)
+
+    def log_density(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
+        """log p(x_n): (N,). Block weights do not enter."""
+        log_likelihood = self.log_likelihood(X, parallel_map).sum(axis=1)
+        return logsumexp(log_likelihood + self.log_priors, axis=1)
+
+    def responsibilities(
+        self, X: FloatArray, class_posterior: FloatArray, parallel_map: Mapper = serial_map
+    ) -> list[FloatArray]:
+        """p(z_r = k | x), R arrays (N, K), for given class posteriors (N, L).
+
+        Given the class the blocks are independent, so p(z_r = k | x) is the mean of the
+        E-step's responsibilities over the posterior of the class. With the indicator of a known
+        class as the posterior it is the E-step's own.
+        """
+        prepared = [block.prepared(X.dtype) for block in self.blocks]
+        result = [np.zeros((len(X), len(block.means))) for block in self.blocks]
+
+        def fill(task: tuple[int, int]) -> None:
+            r, low = task
+            rows = slice(low, low + CHUNK)
+            log_densities = self.blocks[r].log_densities(prepared[r], X[rows])  # (K, n)
+            with np.errstate(divide="ignore"):
+                log_weights = np.log(self.blocks[r].weights)
+            for log_weight, posterior in zip(log_weights, class_posterior[rows].T, strict=True):
+                terms = log_weight[:, None] + log_densities
+                softmax_in_place(terms)
+                result[r][rows] += (posterior * terms).T
+
+        parallel_map(fill, product(range(len(self.blocks)), range(0, len(X), CHUNK)))
+        return list(result)
+
+    def marginal(self, features: Sequence[int] | NDArray[np.intp]) -> Model:
+        """The model of some features alone, by their columns in X; the others are integrated out.
+
+        A block of which nothing is observed drops out.
+        """
+        seen = [np.isin(block.features, features) for block in self.blocks]
+        kept = [r for r, observed in enumerate(seen) if observed.any()]
+        if not kept:
+            raise ValueError(f"The model uses none of the features {list(features)[:10]}.")
+        blocks = tuple(self.blocks[r].marginal(seen[r]) for r in kept)
+        return replace(self, blocks=blocks, block_weights=self.block_weights[kept])
+
+    def draw(
+        self, labels: NDArray[np.intp], n_features: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, NDArray[np.intp]]:
+        """One sample per label, (n, M), NaN in columns of no block, and its kernels (n, R)."""
+        X = np.full((len(labels), n_features), np.nan)
+        chosen = []
+        for block in self.blocks:
+            m, means = len(block.features), block.means
+            factors = np.linalg.cholesky(block.dense_covariances)
+            cumulative = np.cumsum(block.weights, axis=1)[labels]  # (n, K)
+            z = (rng.random((len(labels), 1)) * cumulative[:, -1:] >= cumulative).sum(axis=1)
+            noise = rng.standard_normal((len(labels), m))
+            X[:, block.features] = means[z] + np.einsum("nab,nb->na", factors[z], noise)
+            chosen.append(z)
+        return X, np.stack(chosen, axis=1)
+
+    def criteria(self, log_likelihood: float, n_samples: int) -> Criteria:
+        """Information criteria, from log p(X|C) of so many samples."""
+        p = self.n_parameters
+        return Criteria(2.0 * p - 2.0 * log_likelihood, p * log(n_samples) - 2.0 * log_likelihood)
+
+    def count_at_floor(self, floor: float) -> int:
+        """Kernels whose smallest variance, relative to that of the data, is the floor."""
+        count = 0
+        for block in self.blocks:
+            kernels = block.kernels
+            dense = block.structure.storage.dense(kernels.covariances, *kernels.means.shape)
+            smallest = np.linalg.eigvalsh(dense).min(axis=1)
+            count += int((smallest <= floor * (1.0 + 1e-6)).sum())
+        return count
+
+    def shared_proportion(self, threshold: float = HELD) -> float:
+        """How much of the kernels is shared: see :func:`shared_proportion`."""
+        return shared_proportion(self.blocks, threshold)
+
+    def expand(self) -> Block:
+        """The equivalent model with one block: Pulford (2022), Appendix B.
+
+        Every choice of one kernel per block is a component; its weight in a class is the product
+        of the weights, its mean the concatenation, its covariance the direct sum.
+        """
+        blocks = self.blocks
+        sizes = [len(block.kernels.means) for block in blocks]
+        count = float(np.prod(sizes, dtype=float))
+        if count > MAX_EXPANDED:
+            raise ValueError(
+                f"The expanded mixture would have {' x '.join(map(str, sizes))} = {count:.3g}"
+                f" components; at most {MAX_EXPANDED} are accepted. Use fewer components or"
+                " blocks; block_log_likelihood gives the same likelihood without the expansion."
+            )
+        features = np.concatenate([block.features for block in blocks])
+        order = np.argsort(features)
+        dense = [b.structure.storage.dense(b.kernels.covariances, *b.means.shape) for b in blocks]
+        weights, means, covariances, allowed = [], [], [], []
+        for choice in product(*map(range, sizes)):
+            chosen = list(zip(choice, blocks, strict=True))
+            weights.append(np.prod([block.weights[:, k] for k, block in chosen], axis=0))
+            means.append(np.concatenate([block.kernels.means[k] for k, block in chosen])[order])
+            allowed.append(np.all([block.allowed[:, k] for k, block in chosen], axis=0))
+            joint = block_diag(*(dense[r][k] for r, k in enumerate(choice)))
+            covariances.append(joint[np.ix_(order, order)])
+        return Block(
+            features[order],
+            Kernels(np.array(weights).T, np.array(means), np.array(covariances)),
+            Coordinates(
+                np.concatenate([block.shift for block in blocks])[order],
+                np.concatenate([block.scale for block in blocks])[order],
+            ),
+            STRUCTURES["full"],
+            np.array(allowed).T,
+        )
 
 
-def count_at_floor(blocks: Sequence[Block], floor: float) -> int:
-    """Kernels whose smallest variance, relative to that of the data, is the floor."""
-    smallest = [
-        np.linalg.eigvalsh(block.structure.dense(block.kernels.covariances, *block.means.shape))
-        for block in blocks
-    ]
-    return int(sum((values.min(axis=1) <= floor * (1.0 + 1e-6)).sum() for values in smallest))
-
-
-def shared_proportion(blocks: Sequence[Block], threshold: float) -> float:
+def shared_proportion(blocks: Iterable[Block], threshold: float = HELD) -> float:
     """N_S / N_T of the paper's section 3.3, both summed over the blocks before the division."""
     holders = np.concatenate([(block.weights >= threshold).sum(axis=0) for block in blocks])
     n_total = holders.sum()
     return float(holders[holders > 1].sum() / n_total) if n_total else 0.0
-
-
-def expand(blocks: Sequence[Block]) -> Block:
-    """The equivalent model with one block: Pulford (2022), Appendix B.
-
-    Every choice of one kernel per block is a component; its weight in a class is the product of
-    the weights, its mean the concatenation, its covariance the direct sum.
-    """
-    sizes = [len(block.means) for block in blocks]
-    count = float(np.prod(sizes, dtype=float))
-    if count > MAX_EXPANDED:
-        raise ValueError(
-            f"The expanded mixture would have {' x '.join(map(str, sizes))} = {count:.3g}"
-            f" components; at most {MAX_EXPANDED} are accepted. Use fewer components or blocks;"
-            " block_log_likelihood gives the same likelihood without the expansion."
-        )
-    features = np.concatenate([block.features for block in blocks])
-    order = np.argsort(features)
-    dense = [block.dense_covariances for block in blocks]
-    weights, means, covariances, allowed = [], [], [], []
-    for choice in product(*map(range, sizes)):
-        chosen = list(zip(choice, blocks, strict=True))
-        weights.append(np.prod([block.weights[:, k] for k, block in chosen], axis=0))
-        means.append(np.concatenate([block.means[k] for k, block in chosen])[order])
-        allowed.append(np.all([block.allowed[:, k] for k, block in chosen], axis=0))
-        joint = block_diag(*(dense[r][k] for r, k in enumerate(choice)))
-        covariances.append(joint[np.ix_(order, order)])
-    return Block(
-        features[order],
-        np.array(weights).T,
-        np.array(means),
-        np.array(covariances),
-        "full",
-        np.concatenate([block.shift for block in blocks])[order],
-        np.concatenate([block.scale for block in blocks])[order],
-        np.array(allowed).T,
-    )

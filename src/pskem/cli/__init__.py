@@ -1,4 +1,4 @@
-"""The command ``pskem``. What it needs beyond the library comes with ``pskem[cli]``."""
+"""The command ``pskem``. Its dependencies come with ``pskem[cli]``."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             file=sys.stderr,
         )
         sys.exit(1)
-    # An end from outside should clear up as any other does.
+    # A termination from outside should clean up as well.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))

@@ -1,4 +1,4 @@
-"""The group of commands, and how each ends: an exit code and at most one line on stderr."""
+"""The group of commands, with their exit codes and errors of one line on stderr."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from pskem.cli.predict import predict
 from pskem.cli.reproduce import reproduce
 from pskem.cli.study import study
 from pskem.cli.tune import tune
+from pskem.cli.wording import in_options
 from pskem.version import __version__
 
 __all__ = ["run"]
 
-#: What a shell expects of a program that was interrupted.
+#: Exit code of an interrupted program, by convention of shells.
 INTERRUPTED = 130
 FOR_PROGRAMMERS = (
     DeprecationWarning,
@@ -38,7 +39,7 @@ FOR_PROGRAMMERS = (
 @click.version_option(__version__, prog_name="pskem")
 @debug_option
 def pskem() -> None:
-    """Shared kernel models: train, tune, apply and inspect classifiers from the shell.
+    """Train, tune, apply and inspect shared kernel classifiers.
 
     \b
     Examples:
@@ -47,8 +48,8 @@ def pskem() -> None:
       pskem predict flowers.pskem new.csv -o labels.csv --proba
       pskem evaluate flowers.pskem test.csv
 
-    Exit codes: 0 fine, 1 something is wrong with the data, a file or a setting, 2 wrong usage, 130
-    interrupted. Every command takes --debug, which shows where an error came from.
+    Exit codes: 0 success, 1 something is wrong with the data, a file or a setting, 2 wrong usage,
+    130 interrupted. Every command has --debug, which shows the traceback of an error.
     """
 
 
@@ -59,8 +60,16 @@ for command in (demo, fit, tune, predict, evaluate, inspect, datasets, reproduce
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code."""
     debug = "--debug" in arguments
+    command: click.Command = pskem
+    for argument in arguments:
+        if isinstance(command, click.Group):
+            command = command.commands.get(argument, command)
+
+    def show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
+        complain(f"Warning: {in_options(' '.join(str(message).split()), command)}")
+
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = show_warning
         if not debug:
             warnings.simplefilter("default")
             for category in FOR_PROGRAMMERS:
@@ -70,12 +79,12 @@ def run(arguments: list[str]) -> int:
         except Exception as error:
             if debug:
                 raise
-            complain(f"Error: {_one_line(error)}")
+            complain(f"Error: {in_options(_one_line(error), command)}")
             return 1
 
 
 def _guarded(arguments: list[str]) -> int:
-    """Run, and turn ends that are no surprise into exit codes."""
+    """Run, and turn expected exceptions into exit codes."""
     try:
         result = pskem.main(arguments, prog_name="pskem", standalone_mode=False)
         sys.stdout.flush()
@@ -96,18 +105,14 @@ def _guarded(arguments: list[str]) -> int:
     except SystemExit as stop:  # SIGTERM, or click's own end when nobody reads the output
         return int(stop.code or 0)
     except BrokenPipeError:
-        # Python would complain once more when it flushes stdout at exit.
+        # Otherwise Python complains again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
 def _one_line(error: Exception) -> str:
-    """What went wrong, for a person; the type as well if the text alone would puzzle."""
+    """Error message on one line, with the type of an unexpected error."""
     text = " ".join(str(error).split())
     if isinstance(error, OSError | ValueError) and text:
         return text
     return f"{text} ({type(error).__name__}; --debug shows where)".strip()
-
-
-def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
-    complain(f"Warning: {' '.join(str(message).split())}")

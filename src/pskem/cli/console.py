@@ -1,26 +1,38 @@
-"""What commands print: tables and facts on stdout, remarks and progress on stderr."""
+"""Output of commands: results on stdout, remarks and progress on stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
 
+from pskem.display._table import Table
+
 __all__ = [
+    "Tell",
     "complain",
     "facts",
     "on_terminal",
     "percent",
     "print_json",
+    "progress",
     "remark",
-    "table",
+    "show",
 ]
 
-#: Columns of a line where there is no terminal to fit into.
+#: Line width without a terminal.
 UNLIMITED = 10_000
+#: Seconds between lines of progress where there is no terminal.
+PACE = 30.0
+
+#: Takes what is being done, how much of it is done, and how much there is if that is known.
+Tell = Callable[[str, float, float | None], None]
 
 
 def _print(renderable: Any) -> None:
@@ -38,7 +50,7 @@ def _print(renderable: Any) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether somebody watches: progress is shown only then."""
+    """Whether stderr is a terminal, so that progress is shown."""
     return sys.stderr.isatty()
 
 
@@ -47,18 +59,18 @@ def complain(text: str) -> None:
 
 
 def _clean(text: Any) -> str:
-    """A text without control characters, with which a file could take over a terminal."""
+    """Replace control characters, with which a file could take over a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
 
 
 def remark(text: str, quiet: bool = False) -> None:
-    """A remark beside the result, on stderr."""
+    """Print a remark on stderr."""
     if not quiet:
         complain(text)
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Facts, one a line."""
+    """Print pairs of names and values, one per line."""
     from rich.table import Table
     from rich.text import Text
 
@@ -68,21 +80,44 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
     _print(grid)
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> None:
-    """A table whose first columns are text and whose others are numbers, after an empty line."""
+def show(table: Table) -> None:
+    """Print a table, after an empty line."""
     from rich import box
-    from rich.table import Table
+    from rich import table as rich_table
     from rich.text import Text
 
-    made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
-    for i, heading in enumerate(headings):
+    made = rich_table.Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
+    for i, heading in enumerate(table.headings):
         # Words may be broken to fit a terminal; numbers must be seen whole.
-        text: Any = {"overflow": "fold"} if i < left else {"justify": "right", "no_wrap": True}
-        made.add_column(Text(_clean(heading)), **text)
-    for row in rows:
+        words = i < table.left
+        options: Any = {"overflow": "fold"} if words else {"justify": "right", "no_wrap": True}
+        made.add_column(Text(_clean(heading)), **options)
+    for row in table.rows:
         made.add_row(*(Text(_clean(entry)) for entry in row))
     _print("")
     _print(made)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Tell]:
+    """A bar on a terminal, a line now and then elsewhere; nothing if it is to be quiet."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    drawn, last = on_terminal() and not quiet, time.monotonic()
+    columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not drawn) as bar:
+        task = bar.add_task("beginning", total=None)
+
+        def tell(text: str, done: float, total: float | None) -> None:
+            nonlocal last
+            bar.update(task, description=_clean(text), completed=done, total=total)
+            if not drawn and time.monotonic() - last > PACE:
+                last = time.monotonic()
+                remark(text, quiet)
+
+        yield tell
 
 
 def percent(share: float) -> str:
@@ -96,4 +131,6 @@ def print_json(value: Any) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
+    if is_dataclass(value):  # a start or another setting that is a value
+        return repr(value)
     raise TypeError(f"{type(value).__name__} is not for JSON")

@@ -1,18 +1,19 @@
-"""pskem datasets: what there is, where it is, how to get it."""
+"""pskem datasets: list and download the named data sets."""
 
 from __future__ import annotations
 
 import click
 
-from pskem.cli.console import on_terminal, print_json, table
+from pskem.cli.console import on_terminal, print_json, show
 from pskem.cli.options import as_json, debug_option, home_option
+from pskem.display._table import Table
 
 __all__ = ["datasets"]
 
 
 @click.group(epilog="\b\nExamples:\n  pskem datasets list\n  pskem datasets fetch mnist rice")
 def datasets() -> None:
-    """The data sets that commands know by name."""
+    """List and download the data sets that have names."""
 
 
 @datasets.command(
@@ -22,7 +23,7 @@ def datasets() -> None:
 @as_json
 @debug_option
 def list_(data_home: str | None, as_json: bool) -> None:
-    """List the data sets, and whether they are here."""
+    """List the data sets, and whether they are on this machine."""
     from pskem.datasets import CATALOGUE, is_present
     from pskem.tables import EMBEDDED
 
@@ -30,22 +31,22 @@ def list_(data_home: str | None, as_json: bool) -> None:
         (name, entry.shape, entry.size, "here" if is_present(name, data_home) else "to be fetched")
         for name, entry in CATALOGUE.items()
     ]
-    headings = ["name", "shape", "download", "state"]
+    table = Table(["name", "shape", "download", "state"], rows, left=4)
     if as_json:
-        print_json([dict(zip(headings, row, strict=True)) for row in rows])
+        print_json(table.records())
     else:
-        table(headings, rows, left=4)
+        show(table)
 
 
 @datasets.command(
     epilog="\b\nExamples:\n  pskem datasets fetch mnist\n  pskem datasets fetch --all"
 )
 @click.argument("names", nargs=-1)
-@click.option("--all", "all_", is_flag=True, help="All of them.")
+@click.option("--all", "all_", is_flag=True, help="Download all data sets.")
 @home_option
 @debug_option
 def fetch(names: tuple[str, ...], all_: bool, data_home: str | None) -> None:
-    """Download data sets into the data folder; what is there is not fetched again."""
+    """Download data sets to the data folder, unless they are there already."""
     from pskem.datasets import CATALOGUE
     from pskem.datasets import fetch as fetch_files
 

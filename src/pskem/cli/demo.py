@@ -1,12 +1,10 @@
-"""pskem demo: see it work, without any data of one's own."""
+"""pskem demo: a comparison on data that need no download."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from pskem.cli.console import on_terminal, print_json, remark, table
+from pskem.cli.console import print_json, progress, show
 from pskem.cli.options import as_json, debug_option, quiet_option
 
 __all__ = ["demo"]
@@ -19,41 +17,31 @@ __all__ = ["demo"]
     type=click.Path(dir_okay=False),
     default="pskem-demo.html",
     show_default=True,
-    help="The page to write.",
+    help="Page to write.",
 )
 @quiet_option
 @as_json
 @debug_option
 def demo(output: str, quiet: bool, as_json: bool) -> None:
-    """Train on embedded digits and compare with LDA, QDA, kNN and RBF-SVM on the same split.
+    """Compare pskem with LDA, QDA, kNN and RBF-SVM on handwritten digits.
 
-    The settings of every classifier are chosen by cross-validation on the training part. Prints a
-    table and writes a page with plots.
+    All classifiers have the same split and are tuned by cross-validation on the training part.
+    The command prints a table and writes a page with plots.
     """
     import matplotlib
 
-    from pskem.demo import compare, make_page, table_row
+    from pskem.demo import compare, make_page
     from pskem.files import check_place
 
     check_place(output)
     matplotlib.use("agg")  # no window is needed, and on many machines none can be had
-
-    def observe(contestant: Any) -> None:
-        if on_terminal():
-            remark(f"training {contestant.name} ...", quiet)
-
-    result = compare(observe)
+    with progress(quiet) as tell:
+        result = compare(lambda contestant: tell(f"training {contestant.name}", 0, None))
     make_page(result).write(output)
     if as_json:
         print_json({"entries": [entry._asdict() for entry in result.entries], "page": output})
         return
-    table(
-        ["classifier", "accuracy", "log loss", "in validation", "seconds", "settings"],
-        [
-            (*table_row(entry)[:4], f"{entry.seconds:.1f}", table_row(entry)[4])
-            for entry in result.entries
-        ],
-    )
+    show(result.table)
     print(
         f"\n{result.n_train} digits to train on, {result.n_test} to test on. Log loss: lower is"
         f" better.\nPlots: {output}"

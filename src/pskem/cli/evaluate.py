@@ -1,10 +1,10 @@
-"""pskem evaluate: a model file and a table with classes to figures."""
+"""pskem evaluate: measure a model on a table with classes."""
 
 from __future__ import annotations
 
 import click
 
-from pskem.cli.console import facts, percent, print_json, remark, table
+from pskem.cli.console import facts, percent, print_json, remark, show
 from pskem.cli.options import (
     as_json,
     debug_option,
@@ -13,10 +13,11 @@ from pskem.cli.options import (
     subset_option,
     target_option,
 )
+from pskem.display._table import Table
 
 __all__ = ["evaluate"]
 
-#: Classes whose confusion matrix can be read as text.
+#: Classes of a confusion matrix that is printed, at most.
 MOST_CLASSES = 30
 
 
@@ -43,8 +44,8 @@ def evaluate(
 ) -> None:
     """Measure how well a model predicts the classes of DATA.
 
-    Accuracy, balanced accuracy, log loss, Brier score, expected calibration error, a table per
-    class and the confusion matrix (rows are the true classes).
+    Prints accuracy, balanced accuracy, log loss, Brier score, expected calibration error, precision
+    and recall per class, and the confusion matrix (rows are the true classes).
     """
     from pskem.evaluation import evaluate as judge
     from pskem.workflow import Predictor
@@ -70,17 +71,13 @@ def evaluate(
             ("calibration error (ECE)", percent(result.calibration_error)),
         ]
     )
-    table(
-        ["class", "precision", "recall", "F1", "rows"],
-        [
-            (c.name, percent(c.precision), percent(c.recall), percent(c.f1), c.support)
-            for c in result.classes
-        ],
-    )
+    rows = [
+        (c.name, percent(c.precision), percent(c.recall), percent(c.f1), c.support)
+        for c in result.classes
+    ]
+    show(Table(["class", "precision", "recall", "F1", "rows"], rows))
     if len(names) > MOST_CLASSES:
         print(f"\nThe confusion matrix of {len(names)} classes is in the output of --json.")
         return
-    table(
-        ["true \\ predicted", *names],
-        [(name, *row) for name, row in zip(names, result.confusion.tolist(), strict=True)],
-    )
+    counts = [(name, *row) for name, row in zip(names, result.confusion.tolist(), strict=True)]
+    show(Table(["true \\ predicted", *names], counts))

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from pskem.cli.console import facts, on_terminal, print_json
-from pskem.cli.learning import read_task, training_facts
 from pskem.cli.options import finite, learning_options, model_options
+from pskem.cli.task import read_task, training_facts
 
 __all__ = ["fit"]
 
@@ -31,17 +31,19 @@ Examples:
     callback=finite,
     default=0.1,
     show_default=True,
-    help="Part of the rows that is held out to measure accuracy and, with --early-stopping, to"
-    " choose the pass; 0 trains on all.",
+    help="Fraction of the rows to hold out, to measure accuracy and, with --early-stopping, to"
+    " choose the pass; 0 trains on all rows.",
 )
 @learning_options
 def fit(
     data: str,
     target: str | None,
     output: str | None,
+    overwrite: bool,
     drop: Sequence[str],
     categorical: Sequence[str],
     pca: int | None,
+    ica: bool,
     validation_fraction: float,
     priors: str,
     subset: str | None,
@@ -52,36 +54,43 @@ def fit(
 ) -> None:
     """Train a classifier on DATA and save it.
 
-    DATA is a CSV, TSV, Parquet or ARFF file, - for CSV on stdin, or a data set by name (pskem
-    datasets list). Numbers are scaled, gaps filled with the median, texts become categories, images
-    of the named sets become the paper's features; the model file holds all of that. Text columns
-    that look like identifiers are left out, with a remark.
+    DATA is a CSV, TSV, Parquet or ARFF file, - for CSV on stdin, or the name of a data set (pskem
+    datasets list). Numbers are scaled, missing values are filled with the median, and texts become
+    categories. The named image sets get the paper's features. Text columns that look like
+    identifiers are dropped, with a remark. The model file holds these steps as well.
     """
-    from pskem.estimators._classifier import SharedKernelClassifier
-    from pskem.workflow import train
+    from pskem.estimators import SharedKernelClassifier
+    from pskem.workflow import classifier_settings, train
 
     task, path = read_task(
         data,
         target,
         output,
+        overwrite,
         quiet,
         drop=drop,
         categorical=categorical,
         pca=pca,
+        ica=ica,
         subset=subset,
         data_home=data_home,
     )
     if parameters["early_stopping"] is None:
         parameters["early_stopping"] = "auto"
+    decided: dict[str, Any] = {}
+    if parameters["reg_covar"] is None:
+        del parameters["reg_covar"]
+    else:
+        decided["category_floor"] = None
     classifier = SharedKernelClassifier(
-        **parameters,
+        **classifier_settings(parameters),
         priors=None if priors == "frequencies" else priors,
         verbose=int(on_terminal() and not quiet),
     )
     start = time.perf_counter()
-    trained = train(task, classifier, validation_fraction)
+    trained = train(task, classifier, validation_fraction, **decided)
     seconds = time.perf_counter() - start
-    trained.save(path)
+    trained.save(path, overwrite=overwrite)
     if as_json:
         print_json({**trained.summary(), "seconds": seconds, "model": str(path)})
     else:

@@ -1,4 +1,4 @@
-"""pskem inspect: what is in a model file."""
+"""pskem inspect: show the content of a model file."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 import click
 import numpy as np
 
-from pskem.cli.console import facts, percent, print_json, table
+from pskem.cli.console import facts, percent, print_json, show
 from pskem.cli.options import as_json, debug_option, model_argument
+from pskem.display._table import Table
+from pskem.structures import FloatArray
+from pskem.training import as_shrinkage
 
 __all__ = ["inspect"]
 
-#: Classes whose kernels the table counts.
+#: Classes in the table of blocks, at most.
 SHOWN = 12
-#: Characters of a parameter.
+#: Characters of a printed parameter, at most.
 LONGEST = 60
 
 
@@ -28,28 +31,32 @@ Examples:
 @as_json
 @debug_option
 def inspect(model: str, as_json: bool) -> None:
-    """Show what is in a model file: parameters, blocks, kernels per class, shared proportion.
+    """Show the parameters, blocks, kernels per class and shared proportion of a model file.
 
-    A class holds a kernel if its weight is at least 0.01. Loading a model file runs nothing, so it
-    is safe to inspect one of unknown origin.
+    A class holds a kernel if its weight is at least 0.01. Loading a model file runs no code, so
+    files of unknown origin are safe to inspect.
     """
+    from pskem.display._fitted import take_apart
     from pskem.model import HELD, shared_proportion
-    from pskem.persistence import load, read_header
+    from pskem.persistence import load_with_header
     from pskem.workflow.task import TABLE
 
-    header, loaded = read_header(model), load(model)
+    loaded, header = load_with_header(model)
+    try:
+        fitted = take_apart(loaded)
+    except ValueError as error:
+        raise click.ClickException(f"{model} cannot be shown. {error}") from None
+    members = fitted.models
     classifier = loaded[-1] if hasattr(loaded, "steps") else loaded
-    members = _members(classifier)
-    if not members:
-        raise click.ClickException(f"{model} holds no fitted model of pskem's.")
-    blocks = [block for member in members for block in member.blocks_]
-    steps = [name for name, _ in loaded.steps[:-1]] if loaded is not classifier else []
     classes = getattr(classifier, "classes_", np.array(["density"]))
+    blocks = [block for member in members for block in member.blocks_]
+    steps = [name for name, _ in fitted.before]
     held = [(block.weights >= HELD).sum(axis=1) for block in blocks]  # R arrays (L,)
     shared = shared_proportion(blocks, HELD)
     weights = np.concatenate(
         [getattr(member, "block_weights_", np.ones(len(member.blocks_))) for member in members]
     )
+    chosen = _chosen(members, weights)
     temperatures = [getattr(member, "temperature_", 1.0) for member in members]
     if as_json:
         print_json(
@@ -62,6 +69,7 @@ def inspect(model: str, as_json: bool) -> None:
                 "parameters": {
                     name: _json(value) for name, value in classifier.get_params().items()
                 },
+                "chosen": chosen,
                 "classes": classes,
                 "blocks": [
                     {
@@ -88,41 +96,55 @@ def inspect(model: str, as_json: bool) -> None:
             ("written by", ", ".join(f"{k} {v}" for k, v in header.versions.items())),
             ("classes", len(classes)),
             *([("members", len(members))] if len(members) > 1 else []),
-            ("passes", ", ".join(str(member.n_iter_) for member in members)),
+            ("passes", ", ".join(map(_passes, members))),
             ("shared proportion", percent(shared)),
         ]
     )
-    table(
-        ["parameter", "value"],
-        [(name, _short(value)) for name, value in sorted(classifier.get_params().items())],
-        left=2,
-    )
-    table(
-        [
-            *("block", "features", "kernels", "covariance", "weight"),
-            *(f"held by {c}" for c in classes[:SHOWN]),
-        ],
-        [
-            (r, len(b.features), len(b.means), b.covariance_type, f"{weight:.3g}", *n[:SHOWN])
-            for r, (b, n, weight) in enumerate(zip(blocks, held, weights, strict=True))
-        ],
-    )
+    parameters = sorted(classifier.get_params().items())
+    rows = [(name, _short(value), _auto(name, value, chosen)) for name, value in parameters]
+    show(Table(["parameter", "value", "chosen"], rows, left=3))
+    headings = ["block", "features", "kernels", "covariance", "weight"]
+    counts = [
+        (r, len(b.features), len(b.means), b.covariance_type, f"{weight:.3g}", *n[:SHOWN])
+        for r, (b, n, weight) in enumerate(zip(blocks, held, weights, strict=True))
+    ]
+    show(Table([*headings, *(f"held by {c}" for c in classes[:SHOWN])], counts))
 
 
-def _members(classifier: Any) -> list[Any]:
-    """The fitted models that an estimator consists of: itself, its choice, or several."""
-    if hasattr(classifier, "estimators_"):
-        return list(classifier.estimators_)
-    chosen = getattr(classifier, "best_estimator_", classifier)
-    return [chosen] if hasattr(chosen, "blocks_") else []
+def _chosen(models: list[Any], weights: FloatArray) -> dict[str, list[Any]]:
+    """What a fit chose where a parameter is "auto": for each model, or for each block."""
+    blocks = [(as_shrinkage(m.shrinkage), block) for m in models for block in m.blocks_]
+    return {
+        "n_blocks": [len(model.blocks_) for model in models],
+        "n_components": [len(block.means) for _, block in blocks],
+        "shrinkage": [given.amount(len(block.features)) for given, block in blocks],
+        "block_weights": np.round(weights, 3).tolist(),
+        "discriminative_iter": [
+            max(0, len(getattr(model, "log_posteriors_", ())) - 1) for model in models
+        ],
+        "early_stopping": [len(getattr(m, "discriminative_scores_", ())) > 0 for m in models],
+    }
+
+
+def _auto(name: str, value: Any, chosen: dict[str, list[Any]]) -> str:
+    """What "auto" stands for, once if it is the same everywhere."""
+    found = chosen.get(name.removeprefix("estimator__"))
+    if value != "auto" or found is None:
+        return ""
+    return _short(found[0] if found == found[:1] * len(found) else found)
+
+
+def _passes(model: Any) -> str:
+    kept = getattr(model, "discriminative_best_iter_", 0)
+    return f"{model.n_iter_} of EM" + f" and {kept} discriminative" * bool(kept)
 
 
 def _short(value: Any) -> str:
-    """A parameter on one line that fits."""
+    """A parameter on one short line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def _json(value: Any) -> Any:
-    """A parameter as it is, if JSON has it, else as Python writes it."""
+    """A parameter as a JSON value, or else its repr."""
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

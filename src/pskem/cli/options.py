@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from pskem.blocks._partition import ARRANGEMENTS
-from pskem.estimators._classifier import SharedKernelClassifier
+from pskem.blocks import ARRANGEMENTS
+from pskem.estimators import SharedKernelClassifier
+from pskem.starts import STARTS, ClassKMeans, Uniform
 from pskem.structures import STRUCTURES
-from pskem.training._fitting import TARGETS
-from pskem.training._starts import METHODS
+from pskem.training import Shrinkage
 
 __all__ = [
     "as_json",
@@ -22,6 +22,7 @@ __all__ = [
     "learning_options",
     "model_argument",
     "model_options",
+    "overwrite_option",
     "quiet_option",
     "stack",
     "subset_option",
@@ -32,7 +33,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def stack(*decorators: Decorator) -> Decorator:
-    """One decorator from several, in the order in which their options are listed."""
+    """Combine decorators into one; their options are listed in this order."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
@@ -43,7 +44,7 @@ def stack(*decorators: Decorator) -> Decorator:
 
 
 def _components(ctx: Any, param: Any, value: str) -> Any:
-    """One number of kernels, or one per block: 20 or 20,30,40."""
+    """Parse a number of kernels, or one per block: 20 or 20,30,40."""
     if value == "auto":
         return value
     try:
@@ -56,7 +57,7 @@ def _components(ctx: Any, param: Any, value: str) -> Any:
 
 
 def _number_or_auto(kind: type[int] | type[float]) -> Callable[[Any, Any, str], Any]:
-    """A number, or auto."""
+    """Make a parser of a number or auto."""
 
     def convert(ctx: Any, param: Any, value: str) -> Any:
         try:
@@ -69,7 +70,7 @@ def _number_or_auto(kind: type[int] | type[float]) -> Callable[[Any, Any, str], 
 
 
 def _block_weights(ctx: Any, param: Any, value: str) -> Any:
-    """A word for how to weigh blocks, or one number per block: 1,0.5."""
+    """Parse auto, fit, equal, or one weight per block: 1,0.5."""
     words = {"auto": "auto", "fit": "fit", "equal": None}
     if value in words:
         return words[value]
@@ -82,21 +83,24 @@ def _block_weights(ctx: Any, param: Any, value: str) -> Any:
 
 
 def finite(ctx: Any, param: Any, value: float) -> float:
-    """Refuse nan, which is in no range and outside none."""
+    """Refuse nan, which passes every range check."""
     if not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a finite number.")
     return value
 
 
-#: Whoever runs the commands looks for this one itself.
+#: Only for the help: ``app.run`` looks for --debug itself.
 debug_option = click.option(
     "--debug",
     is_flag=True,
     expose_value=False,
-    help="Show where an error came from.",
+    help="Show the traceback of an error.",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks.")
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace the output file whatever it holds."
+)
 subset_option = click.option(
     "--subset",
     type=click.Choice(["train", "test", "all"]),
@@ -107,12 +111,10 @@ home_option = click.option(
     type=click.Path(file_okay=False),
     help="Folder of the named data sets.  [default: $PSKEM_DATA or a cache]",
 )
-target_option = click.option(
-    "-t", "--target", help="Column of the classes; named data sets know theirs."
-)
+target_option = click.option("-t", "--target", help="Class column; not needed for named data sets.")
 model_argument = click.argument("model", type=click.Path())
 
-#: What both commands that learn from a table take.
+#: Options of fit and tune.
 learning_options = stack(
     target_option,
     click.option(
@@ -121,27 +123,29 @@ learning_options = stack(
         type=click.Path(dir_okay=False),
         help="Model file.  [default: the name of DATA with .pskem; model.pskem for stdin]",
     ),
+    overwrite_option,
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out; repeatable."),
     click.option(
         "--categorical",
         multiple=True,
         metavar="COLUMN",
-        help="Take a column of numbers for categories; repeatable.",
+        help="Treat a column of numbers as categories; repeatable.",
     ),
     click.option(
         "--pca",
         type=click.IntRange(1),
-        help="Principal components to keep.  [default: all; the paper's number for image sets]",
+        help="Number of principal components.  [default: all; the paper's number for image sets]",
     ),
+    click.option("--ica", is_flag=True, help="Unmix the features into independent components."),
     click.option(
         "--random-state",
         "--seed",
         type=click.IntRange(0, 2**32 - 1),
         default=0,
         show_default=True,
-        help="Seed.",
+        help="Random seed.",
     ),
-    click.option("--n-jobs", type=int, help="Threads.  [default: all cores]"),
+    click.option("--n-jobs", type=int, help="Number of threads.  [default: all cores]"),
     subset_option,
     home_option,
     quiet_option,
@@ -149,11 +153,19 @@ learning_options = stack(
     debug_option,
 )
 
-_DEFAULTS = SharedKernelClassifier().get_params()
+_UNIFORM = Uniform()
+_DEFAULTS = {
+    **SharedKernelClassifier().get_params(),
+    "init_range": (_UNIFORM.low, _UNIFORM.high),
+    "init_scale": _UNIFORM.scale,
+    "own_mass": ClassKMeans().own_mass,
+    "reseed": True,
+    "shrinkage_target": Shrinkage().target,
+}
 
 
 def _parameter(name: str, help_: str, kind: Any) -> Decorator:
-    """An option that mirrors a parameter of the classifier, with its default."""
+    """An option for a parameter of the classifier, with the same default."""
     return click.option(
         f"--{name.replace('_', '-')}",
         type=kind,
@@ -163,7 +175,7 @@ def _parameter(name: str, help_: str, kind: Any) -> Decorator:
     )
 
 
-#: The estimator's parameters, under their own names.
+#: The classifier's parameters, under their own names.
 model_options = stack(
     click.option(
         "-k",
@@ -172,8 +184,8 @@ model_options = stack(
         default="auto",
         show_default=True,
         callback=_components,
-        help="Kernels for numeric columns: one number, or one per block; auto goes by rows,"
-        " features and classes.",
+        help="Number of kernels for numeric columns, or one number per block; auto depends on the"
+        " numbers of rows, features and classes.",
     ),
     click.option(
         "-r",
@@ -182,12 +194,12 @@ model_options = stack(
         default="auto",
         show_default=True,
         callback=_number_or_auto(int),
-        help="Blocks of numeric columns; auto makes them of at most 100. Categories have"
-        " their own.",
+        help="Number of blocks of numeric columns; auto makes blocks of at most 100 features."
+        " Categories have their own blocks.",
     ),
-    _parameter("partition", "How features are dealt out.", click.Choice([*ARRANGEMENTS, "ica"])),
+    _parameter("partition", "How features are dealt out.", click.Choice(ARRANGEMENTS)),
     _parameter("covariance_type", "Form of the kernels.", click.Choice(list(STRUCTURES))),
-    _parameter("init", "Where EM starts.", click.Choice(list(METHODS))),
+    _parameter("init", "Where EM starts.", click.Choice(list(STARTS))),
     click.option(
         "--init-range",
         type=float,
@@ -198,7 +210,7 @@ model_options = stack(
     ),
     _parameter("init_scale", "Standard deviation of the random start's kernels.", float),
     _parameter("own_mass", "Share of a class's weight that its own kernels start with.", float),
-    _parameter("n_init", "Starts, of which the best is kept.", int),
+    _parameter("n_init", "Number of starts; the best is kept.", int),
     click.option(
         "--reg-covar",
         type=float,
@@ -214,15 +226,14 @@ model_options = stack(
         help="Pseudo-rows of each kernel with the common covariance; auto takes one more than the"
         " features of a block.",
     ),
-    _parameter("shrinkage_target", "What covariances shrink to.", click.Choice(TARGETS)),
-    _parameter("weight_smoothing", "Pseudo-rows of each class, spread over its kernels.", float),
+    _parameter("shrinkage_target", "What covariances shrink to.", click.Choice(["diag", "pooled"])),
     click.option(
         "--reseed/--no-reseed",
         default=_DEFAULTS["reseed"],
         show_default=True,
         help="Put kernels that run empty elsewhere.",
     ),
-    _parameter("max_iter", "EM passes at most.", int),
+    _parameter("max_iter", "Maximum number of EM passes.", int),
     _parameter("tol", "Gain in log likelihood per row below which training stops.", float),
     click.option(
         "--block-weights",
@@ -238,16 +249,15 @@ model_options = stack(
         default="auto",
         show_default=True,
         callback=_number_or_auto(int),
-        help="Discriminative passes after EM, at most.",
+        help="Maximum number of discriminative passes after EM.",
     ),
-    _parameter("discriminative_smoothing", "Rows of EM's kernels that such a pass adds.", float),
     click.option(
         "--early-stopping/--no-early-stopping",
         default=None,
-        help="Keep the pass with the best validation accuracy, also of EM's; or the last one."
+        help="Keep the pass with the best validation accuracy, of EM too, or the last pass."
         "  [default: the best discriminative pass, from 1,000 rows on]",
     ),
-    _parameter("n_iter_no_change", "Passes without a better one that end early stopping.", int),
+    _parameter("n_iter_no_change", "Stop after this many passes without improvement.", int),
     click.option(
         "--priors",
         type=click.Choice(["frequencies", "uniform"]),

@@ -1,4 +1,4 @@
-"""pskem predict: a model file and a table to labels, part by part."""
+"""pskem predict: apply a model to a table, part by part."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from pskem.cli.options import debug_option, home_option, model_argument, subset_option
+from pskem.cli.options import (
+    debug_option,
+    home_option,
+    model_argument,
+    overwrite_option,
+    subset_option,
+)
 
 __all__ = ["predict"]
 
@@ -26,6 +32,7 @@ Examples:
     type=click.Path(dir_okay=False),
     help="CSV, TSV or Parquet file, by its suffix.  [default: CSV on stdout]",
 )
+@overwrite_option
 @click.option("--proba", is_flag=True, help="A column of probabilities for every class, too.")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy a column of DATA; repeatable.")
 @subset_option
@@ -35,6 +42,7 @@ def predict(
     model: str,
     data: str,
     output: str | None,
+    overwrite: bool,
     proba: bool,
     keep: tuple[str, ...],
     subset: str | None,
@@ -43,15 +51,15 @@ def predict(
     """Predict the classes of the rows of DATA.
 
     The file is read and written part by part, so it may be larger than memory. The output file
-    appears when it is complete, or not at all.
+    appears when it is complete, or not at all. It replaces earlier predictions, but no other file.
     """
-    from pskem.tables import check_output, write_parts
-    from pskem.workflow import Predictor
+    from pskem.tables import write_parts
+    from pskem.workflow import Predictor, check_predictions_place
 
-    check_output(output)
-    if output is not None and Path(output).exists():
-        inputs = [Path(given) for given in (model, data) if Path(given).exists()]
-        if any(path.samefile(output) for path in inputs):
+    if output is not None:
+        inputs = [given for given in map(Path, (model, data)) if given.exists()]
+        if Path(output).exists() and any(given.samefile(output) for given in inputs):
             raise click.UsageError(f"{output} is read and cannot be written; name another file.")
+        check_predictions_place(output, overwrite)
     predictor = Predictor.load(model)
     write_parts(predictor.predictions(data, proba, keep, subset, data_home), output)

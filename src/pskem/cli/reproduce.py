@@ -6,11 +6,13 @@ from typing import Any
 
 import click
 
-from pskem.cli.studying import carry_out, study_options
+from pskem.cli.console import print_json, show
+from pskem.cli.run_studies import run_studies, study_options
+from pskem.display._table import Table
 
 __all__ = ["reproduce"]
 
-#: Studies that are no experiments of the paper, or parts of others.
+#: Studies that are not the paper's, or are parts of others.
 BESIDE = ("quick", "digits", "starts")
 REPORT = "report"
 
@@ -21,35 +23,41 @@ Examples:
   pskem reproduce digits
   pskem reproduce quick
   pskem reproduce table1 --runs 1 --only shared-kernels
+  pskem reproduce --list
   pskem reproduce fig2 fig5 --runs 5 --jobs 2 --out results
   pskem reproduce report --out results"""
 )
 @click.argument("names", nargs=-1)
-@click.option("--list", "list_", is_flag=True, help="List the experiments and end.")
+@click.option("--list", "list_", is_flag=True, help="List the experiments and exit.")
+@click.option("--all", "all_", is_flag=True, help=f"All but {', '.join(BESIDE)}.")
 @study_options
-def reproduce(names: tuple[str, ...], list_: bool, as_json: bool, **options: Any) -> int:
-    """Run the paper's experiments NAMES, or all of them, and write a report.
+def reproduce(
+    names: tuple[str, ...], list_: bool, all_: bool, as_json: bool, **options: Any
+) -> int:
+    """Run the paper's experiments NAMES, and write a report.
 
-    Accuracy is reported by two protocols side by side: the paper's, which keeps the pass that is
-    best on the test data, and an honest one, whose pass is chosen without them. Runs are kept one
-    by one in a file: a command that was stopped goes on where it was, nothing is run twice, and
-    several commands may work on one file. The name "report" writes the report anew and runs
-    nothing.
+    "digits" needs no download. "quick" runs a part of everything in a few minutes. "report" runs
+    nothing and writes the report of the recorded runs.
 
-    digits needs no download; quick is a part of everything, in a few minutes.
+    Accuracy is reported by two protocols: the paper's keeps the pass that is best on the test data,
+    and the honest one keeps a pass that was chosen without them. Every run is recorded in a file.
+    If you stop the command, run it again to continue; no run is made twice. Several commands can
+    work on one file.
     """
-    from pskem.cli.console import print_json, table
     from pskem.study import included, parse_study
 
     texts = included()
-    if list_:
+    if list_ or not (names or all_):
         studies = [parse_study(name, text) for name, text in texts.items()]
-        rows = [(study.name, len(study.runs()), study.title) for study in studies]
+        rows = [(study.name, study.title, len(study.runs())) for study in studies]
+        table = Table(["name", "title", "runs"], rows, left=2)
         if as_json:
-            print_json([dict(zip(("name", "runs", "title"), row, strict=True)) for row in rows])
+            print_json(table.records())
         else:
-            table(["name", "runs", "title"], [(a, f"{n:,}", b) for a, n, b in rows], left=1)
-        return 0
+            show(table)
+        if list_:
+            return 0
+        raise click.UsageError("Which experiments? Name some of these, or ask for --all.")
     unknown = [name for name in names if name not in texts and name != REPORT]
     if unknown:
         raise click.UsageError(
@@ -60,6 +68,6 @@ def reproduce(names: tuple[str, ...], list_: bool, as_json: bool, **options: Any
             f"{REPORT!r} writes the report and runs nothing; it stands alone. Every other command"
             " writes the report at its end."
         )
-    chosen = names or tuple(name for name in texts if name not in BESIDE)
+    chosen = [name for name in texts if name not in BESIDE] if all_ else names
     studies = [parse_study(name, texts[name]) for name in chosen if name != REPORT]
-    return carry_out(studies, as_json=as_json, **options)
+    return run_studies(studies, as_json=as_json, **options)

@@ -1,4 +1,4 @@
-"""pskem study: an experiment of one's own."""
+"""pskem study: run a study of your own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pskem.cli.studying import carry_out, study_options
+from pskem.cli.run_studies import run_studies, study_options
 
 __all__ = ["study"]
 
@@ -17,7 +17,7 @@ Examples:
   pskem study my.toml
   pskem study my.toml --runs 20 --jobs 2 --out results
 \b
-A study of the K and the blocks for a table, my.toml:
+A study of K and the number of blocks on a table, my.toml:
   runs = 5
   data = { source = "flowers.csv", target = "species" }
   split = { folds = 5 }
@@ -32,11 +32,11 @@ A study of the K and the blocks for a table, my.toml:
 @click.argument("definition", type=click.Path(dir_okay=False))
 @study_options
 def study(definition: str, **options: Any) -> int:
-    """Run the study that the TOML file DEFINITION describes, and write a report.
+    """Run the study in the TOML file DEFINITION and write a report.
 
-    The runner is that of "pskem reproduce": runs are kept one by one, and the same command goes on
-    where it was stopped. docs/studies.md describes the file.
+    Every run is recorded in a file. If you stop the command, run it again to continue.
+    docs/studies.md describes the format of DEFINITION.
     """
     from pskem.study import load_study
 
-    return carry_out([load_study(definition)], **options)
+    return run_studies([load_study(definition)], **options)

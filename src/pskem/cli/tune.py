@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from pskem.cli.console import facts, on_terminal, percent, print_json, remark, table
-from pskem.cli.learning import read_task, training_facts
+from pskem.cli.console import Tell, facts, percent, print_json, progress, remark, show
 from pskem.cli.options import finite, learning_options
+from pskem.cli.task import read_task, training_facts
+from pskem.display._table import Table
 
 if TYPE_CHECKING:
     from pskem.estimators._selection import Trial
@@ -39,17 +39,21 @@ Examples:
     show_default=True,
     help="Time budget of the search.",
 )
-@click.option("--folds", type=click.IntRange(2), default=5, show_default=True, help="Folds.")
+@click.option(
+    "--folds", type=click.IntRange(2), default=5, show_default=True, help="Number of folds."
+)
 @learning_options
 def tune(
     data: str,
     target: str | None,
     output: str | None,
+    overwrite: bool,
     seconds: float,
     folds: int,
     drop: Sequence[str],
     categorical: Sequence[str],
     pca: int | None,
+    ica: bool,
     random_state: int,
     n_jobs: int | None,
     subset: str | None,
@@ -59,29 +63,28 @@ def tune(
 ) -> None:
     """Choose K, blocks, covariances and shrinkage for DATA, and save the best.
 
-    By cross-validation: what fit would choose comes first, then what is close to it, until the time
-    budget is used up. The best by accuracy, and of equals by log loss, is trained on all rows and
-    saved. The accuracy of the best of many is a little too good to be true: measure the model on
-    rows that it has not seen.
+    Cross-validates the settings of fit first, then similar ones, until the time budget is used up.
+    The best setting by accuracy, and by log loss among equals, is trained on all rows and saved.
+    Its cross-validated accuracy is slightly optimistic, because it is the best of many: measure
+    the model on rows that it has not seen.
     """
-    from pskem.estimators._classifier import SharedKernelClassifier
+    from pskem.estimators import SharedKernelClassifier
     from pskem.workflow import train
     from pskem.workflow import tune as search
 
-    options = {"drop": drop, "categorical": categorical, "pca": pca}
+    options = {"drop": drop, "categorical": categorical, "pca": pca, "ica": ica}
     task, path = read_task(
-        data, target, output, quiet, subset=subset, data_home=data_home, **options
+        data, target, output, overwrite, quiet, subset=subset, data_home=data_home, **options
     )
     classifier = SharedKernelClassifier(random_state=random_state, n_jobs=n_jobs)
-    with _bar(seconds, on_terminal() and not quiet) as observe:
-        found = search(task, classifier, folds, seconds, observe)
+    with progress(quiet) as tell:
+        found = search(task, classifier, folds, seconds, _observer(tell, seconds))
     for line in _shortcuts(found, task, folds):
         remark(line, quiet)
     best = found.trials[0]
     start = time.perf_counter()
-    settings = {**best.candidate._asdict(), "reg_covar": None}
-    trained = train(task, classifier.set_params(**settings))
-    trained.save(path)
+    trained = train(task, classifier.set_params(**best.candidate._asdict()))
+    trained.save(path, overwrite=overwrite)
     if as_json:
         print_json(
             {
@@ -93,19 +96,30 @@ def tune(
             }
         )
         return
-    table(
-        ["kernels", "blocks", "covariance", "shrinkage", "accuracy", "+/-", "log loss", "seconds"],
-        [_row(trial) for trial in found.trials[:SHOWN]],
-        left=0,
-    )
+    headings = ("kernels", "blocks", "covariance", "shrinkage", "accuracy", "+/-", "log loss")
+    rows = [_row(trial) for trial in found.trials[:SHOWN]]
+    show(Table((*headings, "seconds"), rows, left=0))
     if len(found.trials) > SHOWN:
         print(f"({len(found.trials) - SHOWN} more were tried.)")
     print()
     facts([*training_facts(trained, time.perf_counter() - start), ("saved", path)])
 
 
+def _observer(tell: Tell, seconds: float) -> Callable[[Trial, int, int], None]:
+    """Tells how much of the time budget is used, and the best accuracy so far."""
+    start, best = time.monotonic(), 0.0
+
+    def observe(trial: Trial, n_done: int, n_left: int) -> None:
+        nonlocal best
+        best = max(best, trial.merit[0])
+        text = f"{n_done} seen to, {n_left} left, best {percent(best)}"
+        tell(text, time.monotonic() - start, seconds)
+
+    return observe
+
+
 def _shortcuts(found: Search, task: Task, folds: int) -> Iterator[str]:
-    """What was done for lack of time."""
+    """Remarks on rows, folds and settings that the search left out."""
     if found.n_rows < len(task.y):
         yield f"The search used {found.n_rows:,} of {len(task.y):,} rows."
     if found.n_folds < folds:
@@ -138,27 +152,3 @@ def _row(trial: Trial) -> list[str]:
         f"{trial.log_losses.mean():.4f}",
         f"{trial.seconds:.2f}",
     ]
-
-
-@contextmanager
-def _bar(seconds: float, shown: bool) -> Iterator[Callable[[Trial, int, int], None]]:
-    """Something that shows the progress of the search against its budget, and the best so far."""
-    if not shown:
-        yield lambda trial, n_done, n_left: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("the first settings", total=seconds)
-        start = time.monotonic()
-        best = 0.0
-
-        def observe(trial: Trial, n_done: int, n_left: int) -> None:
-            nonlocal best
-            best = max(best, trial.merit[0])
-            text = f"{n_done} seen to, {n_left} left, best {percent(best)}"
-            progress.update(task, description=text, completed=time.monotonic() - start)
-
-        yield observe

@@ -1,7 +1,7 @@
 """The data sets of the paper, read from their publishers' own files.
 
 Every loader looks in a data folder: its argument ``data_home``, else the environment variable
-``PSKEM_DATA``, else a cache of the user's. What is not there is downloaded, once, and checked.
+``PSKEM_DATA``, else the user's cache. Missing files are downloaded once and checked.
 """
 
 from pskem.datasets.catalogue import CATALOGUE, Dataset

@@ -1,4 +1,4 @@
-"""Which files make up a data set, where they come from and how to tell that they are right."""
+"""The files of each data set, their publishers' addresses and their checksums."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["CATALOGUE", "Dataset", "File"]
 class File(NamedTuple):
     """One file of a data set.
 
-    path : where it lies in the data set's folder; a ``.gz`` may also lie there unpacked
-    url : where its publisher, or the mirror that took over, has it
-    rows : how many samples it holds
+    path : its place in the data set's folder; a ``.gz`` file may also be there unpacked
+    url : address at its publisher, or at the mirror that took over
+    rows : number of samples
     checksum : ``algorithm:digest`` of the content, unpacked if the file is a ``.gz``
-    member : its name inside the archive, if the address is that of an archive
-    archive : ``algorithm:digest`` of that archive, where its publisher gives one
+    member : its name inside the archive, if the address is an archive
+    archive : ``algorithm:digest`` of that archive, if its publisher gives one
     """
 
     path: str
@@ -27,7 +27,7 @@ class File(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """What is known of a data set before it is read."""
+    """Description of a data set."""
 
     name: str
     title: str

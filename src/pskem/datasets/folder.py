@@ -27,11 +27,11 @@ ENVIRONMENT = "PSKEM_DATA"
 
 
 class DatasetError(OSError):
-    """A data set that is not there and could not be fetched, or is not right."""
+    """A data set is missing and could not be fetched, or its files are wrong."""
 
 
 def data_folder(data_home: Any = None) -> Path:
-    """The data folder: the argument, else ``$PSKEM_DATA``, else a cache of the user's.
+    """Data folder: the argument, else ``$PSKEM_DATA``, else the user's cache.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def data_folder(data_home: Any = None) -> Path:
     Returns
     -------
     folder : Path
-        It need not exist yet.
+        The folder, which may not exist yet.
     """
     if data_home is not None:
         return Path(data_home).expanduser()
@@ -72,20 +72,21 @@ def is_present(name: str, data_home: Any = None) -> bool:
 
 
 def fetch(name: str, data_home: Any = None, progress: bool | None = None) -> list[Path]:
-    """Paths of all files of a data set, in the order of the catalogue; downloaded if need be.
+    """Download a data set if necessary, and return the paths of its files.
 
     Parameters
     ----------
     name : str
         A name in ``CATALOGUE``.
     data_home : path-like or None, default=None
-        The data folder; None is ``$PSKEM_DATA`` or the user's cache.
+        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
     progress : bool or None, default=None
-        Whether a download shows a progress bar, on stderr; None is if that is a terminal.
+        Whether to show a progress bar on stderr. None shows it if stderr is a terminal.
 
     Returns
     -------
     paths : list of Path
+        In the order of the catalogue.
     """
     check_choice("name", name, list(CATALOGUE))
     dataset = CATALOGUE[name]
@@ -100,9 +101,9 @@ def fetch(name: str, data_home: Any = None, progress: bool | None = None) -> lis
 
 
 def _download(dataset: Dataset, files: list[File], target: Path, progress: bool) -> None:
-    """Download what is missing, check it, and only then put it in its place."""
+    """Download files and check them before they are put in place."""
     pooch = _pooch(f"downloading {dataset.name}")
-    # It would tell the checksum of every file, to copy into a program.
+    # Otherwise it logs the checksum of every file.
     pooch.get_logger().setLevel("WARNING")
     for url in dict.fromkeys(file.url for file in files):
         wanted = [file for file in files if file.url == url]
@@ -123,7 +124,7 @@ def _download(dataset: Dataset, files: list[File], target: Path, progress: bool)
 
 
 def _contents(got: Path, files: list[File]) -> Iterator[tuple[File, bytes]]:
-    """What was downloaded: one file, or files of a zip or tar archive; none is unpacked to disk."""
+    """Contents of the download: one file, or files of a zip or tar archive, read in memory."""
     if files[0].member is None:
         yield files[0], got.read_bytes()
         return
@@ -146,7 +147,7 @@ def _contents(got: Path, files: list[File]) -> Iterator[tuple[File, bytes]]:
 
 
 def _check(content: bytes, file: File) -> None:
-    """Compare what was downloaded with the published checksum."""
+    """Compare a downloaded file with the published checksum."""
     check_digest(gzip.decompress(content) if file.path.endswith(".gz") else content, file)
 
 
@@ -162,7 +163,7 @@ def check_digest(content: bytes, file: File) -> None:
 
 @contextmanager
 def _explained(dataset: Dataset, missing: list[File], folder: Path) -> Iterator[None]:
-    """Turn whatever goes wrong with a download into what the user can do about it."""
+    """Turn a failed download into an error that says what the user can do."""
     try:
         yield
     except (OSError, ValueError, EOFError, zlib.error) as error:
@@ -173,7 +174,7 @@ def _explained(dataset: Dataset, missing: list[File], folder: Path) -> Iterator[
         raise DatasetError(
             f"{dataset.title} is not in {target} and could not be downloaded. Put {names} there"
             f" (from {sources}), or name a folder that has them: data_home=..., or the environment"
-            f" variable {ENVIRONMENT}. The download failed so: {reason}"
+            f" variable {ENVIRONMENT}. The download failed: {reason}"
         ) from error
 
 

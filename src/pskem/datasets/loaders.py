@@ -52,14 +52,14 @@ THINGS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse
 def load_rice(
     *, data_home: Any = None, return_X_y: bool = False, as_frame: bool = False
 ) -> Bunch | tuple[Any, Any]:
-    """Load the two rice varieties of Cinar and Koklu (2019): 3,810 grains, 7 features of shape.
+    """Load the two rice varieties of Cinar and Koklu (2019): 3,810 grains, 7 shape features.
 
     The rows are in the publisher's order, sorted by class.
 
     Parameters
     ----------
     data_home : path-like or None, default=None
-        The data folder; None is ``$PSKEM_DATA``, or a cache of the user's.
+        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     as_frame : bool, default=False
@@ -84,7 +84,7 @@ def load_ionosphere(
     Parameters
     ----------
     data_home : path-like or None, default=None
-        The data folder; None is ``$PSKEM_DATA``, or a cache of the user's.
+        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     as_frame : bool, default=False
@@ -116,9 +116,10 @@ def load_mnist(
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="train"
-        The publisher's split: 60,000 to train, 10,000 to test; ``"all"`` is both, in this order.
+        The publisher's split: 60,000 training and 10,000 test images. ``"all"`` is both, in this
+        order.
     data_home : path-like or None, default=None
-        The data folder; None is ``$PSKEM_DATA``, or a cache of the user's.
+        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     as_frame : bool, default=False
@@ -127,7 +128,7 @@ def load_mnist(
     Returns
     -------
     data : Bunch
-        With `data` (n, 784) and `images` (n, 28, 28), the same bytes (uint8), `target` (n,),
+        With `data` (n, 784) and `images` (n, 28, 28), both uint8 and sharing memory, `target` (n,),
         `feature_names`, `target_names`, `frame`, `DESCR`.
     """
     images, target = _idx("mnist", subset, data_home)
@@ -148,9 +149,10 @@ def load_fashion_mnist(
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="train"
-        The publisher's split: 60,000 to train, 10,000 to test; ``"all"`` is both, in this order.
+        The publisher's split: 60,000 training and 10,000 test images. ``"all"`` is both, in this
+        order.
     data_home : path-like or None, default=None
-        The data folder; None is ``$PSKEM_DATA``, or a cache of the user's.
+        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     as_frame : bool, default=False
@@ -159,7 +161,7 @@ def load_fashion_mnist(
     Returns
     -------
     data : Bunch
-        With `data` (n, 784) and `images` (n, 28, 28), the same bytes (uint8), `target` (n,),
+        With `data` (n, 784) and `images` (n, 28, 28), both uint8 and sharing memory, `target` (n,),
         `feature_names`, `target_names`, `frame`, `DESCR`.
     """
     images, target = _idx("fashion-mnist", subset, data_home)
@@ -179,9 +181,10 @@ def load_cifar10(
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="train"
-        The publisher's split: 50,000 to train, 10,000 to test; ``"all"`` is both, in this order.
+        The publisher's split: 50,000 training and 10,000 test images. ``"all"`` is both, in this
+        order.
     data_home : path-like or None, default=None
-        The data folder; None is ``$PSKEM_DATA``, or a cache of the user's.
+        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     as_frame : bool, default=False
@@ -190,9 +193,9 @@ def load_cifar10(
     Returns
     -------
     data : Bunch
-        With `data` (n, 3072), the red, green and blue planes one after the other, `images`
-        (n, 32, 32, 3), the same bytes (uint8), `target` (n,), `feature_names`, `target_names`,
-        `frame`, `DESCR`.
+        With `data` (n, 3072), the red, green and blue planes one after the other, and `images`
+        (n, 32, 32, 3), both uint8 and sharing memory, `target` (n,), `feature_names`,
+        `target_names`, `frame`, `DESCR`.
     """
     batches = {"train": slice(5), "test": slice(5, 6), "all": slice(6)}[_subset(subset)]
     parts = _read_all("cifar-10", batches, data_home, lambda f: read_cifar(f.path, f.content))
@@ -218,7 +221,7 @@ def _subset(subset: Any) -> str:
 
 
 class _Found(NamedTuple):
-    """A file of a data set: where it lies, what is in it, and which of its files it is."""
+    """A file of a data set: path, content and position in the catalogue."""
 
     path: Path
     content: bytes
@@ -226,9 +229,9 @@ class _Found(NamedTuple):
 
 
 def _read_all(name: str, which: slice, data_home: Any, read: Callable[[_Found], Any]) -> list[Any]:
-    """What a reader makes of files of a data set.
+    """Read files of a data set.
 
-    Whatever is wrong with a file is told with what to do about it.
+    The error for a wrong file says what to do about it.
     """
     paths = fetch(name, data_home)
     files = list(enumerate(zip(paths, CATALOGUE[name].files, strict=True)))[which]
@@ -241,7 +244,7 @@ def _read_all(name: str, which: slice, data_home: Any, read: Callable[[_Found], 
 
 
 def _read(found: _Found, file: File, read: Callable[[_Found], Any]) -> Any:
-    """One file, which is compared with the published one last: a reader has more to say."""
+    """Read one file; its checksum comes last, because a reader's error says more."""
     result = read(found)
     n = len(result[0] if isinstance(result, tuple) else result)
     if n != file.rows:

@@ -1,6 +1,6 @@
 """The publishers' file formats: IDX, CIFAR-10's binary version, ARFF, comma-separated numbers.
 
-None of them can hold anything but data: nothing is unpickled or executed.
+These formats hold data only: nothing is unpickled or executed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IDX_UINT8 = 0x08
 
 
 class FormatError(ValueError):
-    """A file that is not what its name says."""
+    """A file does not have the expected format."""
 
 
 class Table(NamedTuple):
@@ -56,7 +56,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_idx(path: Path, content: bytes, n_dimensions: int) -> NDArray[np.uint8]:
-    """The content of an IDX file of unsigned bytes with so many dimensions."""
+    """Array from the content of an IDX file of unsigned bytes."""
     header = 4 + 4 * n_dimensions
     if len(content) < header or content[:4] != bytes([0, 0, IDX_UINT8, n_dimensions]):
         raise FormatError(
@@ -73,7 +73,7 @@ def read_idx(path: Path, content: bytes, n_dimensions: int) -> NDArray[np.uint8]
 
 
 def read_cifar(path: Path, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Planes (n, 3072), red then green then blue, and labels (n,) of one batch."""
+    """Colour planes (n, 3072), red, green, blue, and labels (n,) of one batch."""
     if len(content) == 0 or len(content) % CIFAR_ROW:
         raise FormatError(
             f"{path} holds {len(content):,} bytes, which is no multiple of the {CIFAR_ROW:,} bytes"
@@ -88,8 +88,8 @@ def read_cifar(path: Path, content: bytes) -> tuple[NDArray[np.uint8], NDArray[n
 class Arff(NamedTuple):
     """An ARFF file: attributes in their order, each with its values (n,).
 
-    values : numbers as floats, NaN where missing; nominal ones as texts, "?" where missing
-    nominal : the values that nominal attributes may take
+    values : numbers as floats, with NaN for missing; nominal values as texts, with "?" for missing
+    nominal : the possible values of each nominal attribute
     """
 
     values: dict[str, NDArray[Any]]
@@ -101,7 +101,7 @@ class Arff(NamedTuple):
 
 
 def read_arff(path: Path) -> Arff:
-    """An ARFF file of numeric and nominal attributes."""
+    """Read an ARFF file of numeric and nominal attributes."""
     from scipy.io import arff
 
     try:
@@ -128,7 +128,7 @@ def read_arff(path: Path) -> Arff:
 
 
 def read_labelled_arff(path: Path) -> Table:
-    """An ARFF file whose last attribute is the class and whose other attributes are numbers."""
+    """Read an ARFF file of numeric attributes with the class as last attribute."""
     file = read_arff(path)
     *features, target = file.values
     if list(file.nominal) != [target] or not file.n_rows:
@@ -149,7 +149,7 @@ def read_labelled_arff(path: Path) -> Table:
 
 
 def read_labelled_csv(path: Path, n_features: int, target_names: list[str]) -> Table:
-    """Rows of numbers and, last, one of the given labels, without a header."""
+    """Read a CSV file without a header: numbers, then one of the given labels."""
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             lines = [line for line in csv.reader(stream, strict=True) if line]

@@ -1,11 +1,6 @@
-"""What a person looks at: matplotlib displays, and one page of HTML."""
+"""What a person looks at: matplotlib displays, tables, and one page of HTML."""
 
-from pskem.display._page import Page
-from pskem.display._plots import (
-    KernelImagesDisplay,
-    TraceDisplay,
-    WeightsDisplay,
-    order_kernels,
-)
-
-__all__ = ["KernelImagesDisplay", "Page", "TraceDisplay", "WeightsDisplay", "order_kernels"]
+from pskem.display._fitted import *
+from pskem.display._page import *
+from pskem.display._plots import *
+from pskem.display._table import *

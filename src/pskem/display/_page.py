@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Sequence
 from typing import Any
 
+from pskem.display._table import Table
 from pskem.files import atomic_write
 
 __all__ = ["Page"]
@@ -18,7 +18,7 @@ h1, h2 { font-weight: 600; line-height: 1.2; }
 h2 { margin-top: 2em; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.2em 0.8em; text-align: right; border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child { text-align: left; }
+.text { text-align: left; }
 tr.ours td { font-weight: 600; }
 figure { margin: 1em 0; }
 img { max-width: 100%; }
@@ -50,25 +50,9 @@ class Page:
     def text(self, text: str) -> None:
         self._parts.append(f"<p>{html.escape(text)}</p>")
 
-    def table(
-        self,
-        headings: Sequence[Any],
-        rows: Sequence[Sequence[Any]],
-        ours: int | None = None,
-        folded: str | None = None,
-    ) -> None:
-        """A table whose first column is text.
-
-        ``ours`` is the row to set off; ``folded`` what stands for the table until it is unfolded.
-        """
-        head = "".join(f'<th scope="col">{_cell(entry)}</th>' for entry in headings)
-        body = "".join(
-            f"<tr{' class=ours' if i == ours else ''}>"
-            + "".join(f"<td>{_cell(entry)}</td>" for entry in row)
-            + "</tr>"
-            for i, row in enumerate(rows)
-        )
-        made = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    def table(self, table: Table, ours: int | None = None, folded: str | None = None) -> None:
+        """``ours`` is the row to set off; ``folded`` stands for the table until it is unfolded."""
+        made = table.html(ours)
         if folded is not None:
             made = f"<details><summary>{html.escape(folded)}</summary>{made}</details>"
         self._parts.append(made)
@@ -100,7 +84,3 @@ class Page:
     def write(self, path: Any) -> None:
         """Write the page; it appears whole or not at all."""
         atomic_write(path, self.render().encode())
-
-
-def _cell(entry: Any) -> str:
-    return html.escape(str(entry))

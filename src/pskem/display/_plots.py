@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["KernelImagesDisplay", "TraceDisplay", "WeightsDisplay"]
+from pskem.display._fitted import take_apart
+
+__all__ = ["KernelImagesDisplay", "TraceDisplay", "WeightsDisplay", "order_kernels"]
 
 FloatArray = NDArray[np.floating]
 
@@ -62,19 +63,26 @@ class TraceDisplay:
 
         Parameters
         ----------
-        estimator : SharedKernelClassifier or SharedKernelDensity
+        estimator : SharedKernelClassifier, SharedKernelClassifierCV or SharedKernelDensity
+            Or a fitted pipeline or search of one. An ensemble has a trace for each member:
+            give one of its ``estimators_``.
         ax : matplotlib Axes or None, default=None
 
         Returns
         -------
         display : TraceDisplay
         """
-        check_is_fitted(estimator, "blocks_")
-        traces = np.reshape(estimator.log_likelihoods_, (estimator.n_iter_, -1))
+        models = take_apart(estimator).models
+        if len(models) > 1:
+            raise ValueError(
+                f"An ensemble of {len(models)} members has as many traces. Give one of its"
+                " estimators_."
+            )
+        (model,) = models
         return cls(
-            log_likelihoods=traces,
-            validation_scores=getattr(estimator, "validation_scores_", np.empty(0)),
-            best_iter=getattr(estimator, "best_iter_", estimator.n_iter_),
+            log_likelihoods=np.reshape(model.log_likelihoods_, (model.n_iter_, -1)),
+            validation_scores=getattr(model, "validation_scores_", np.empty(0)),
+            best_iter=getattr(model, "best_iter_", model.n_iter_),
         ).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
@@ -134,18 +142,19 @@ class WeightsDisplay:
 
         Parameters
         ----------
-        estimator : SharedKernelClassifier
+        estimator : SharedKernelClassifier, SharedKernelClassifierCV or PartitionEnsemble
+            Or a fitted pipeline or search of one.
         block : int, default=0
-            Which block to show.
+            Which block to show; blocks of an ensemble are counted through its members.
         ax : matplotlib Axes or None, default=None
 
         Returns
         -------
         display : WeightsDisplay
         """
-        check_is_fitted(estimator, "blocks_")
-        names = [str(name) for name in estimator.classes_]
-        return cls(weights=estimator.blocks_[block].weights, class_names=names).plot(ax=ax)
+        fitted = take_apart(estimator)
+        _, shown = fitted.block(block)
+        return cls(weights=shown.weights, class_names=fitted.class_names).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw into given axes, or new ones.
@@ -202,36 +211,44 @@ class KernelImagesDisplay:
         self.class_names = class_names
 
     @classmethod
-    def from_pipeline(cls, pipeline: Any, shape: tuple[int, int], *, block: int = 0) -> Self:
-        """From a fitted pipeline of steps that can be inverted, and a classifier.
+    def from_estimator(cls, estimator: Any, shape: tuple[int, int], *, block: int = 0) -> Self:
+        """From a fitted classifier of images.
 
         Parameters
         ----------
-        pipeline : Pipeline
-            Of steps with ``inverse_transform``, such as PCA, and a SharedKernelClassifier.
+        estimator : SharedKernelClassifier, SharedKernelClassifierCV or PartitionEnsemble
+            Or a fitted pipeline or search of one, of steps with ``inverse_transform``, such as PCA.
         shape : (height, width)
         block : int, default=0
-            Which block to show; the features of the others stand at the mean of its kernels.
+            Which block to show; blocks of an ensemble are counted through its members. The
+            features of other blocks stand at the mean of their kernels.
 
         Returns
         -------
         display : KernelImagesDisplay
         """
-        model = pipeline[-1]
-        check_is_fitted(model, "blocks_")
-        unmixing = getattr(model, "unmixing_", None)
-        middle = np.empty(model.n_features_in_ if unmixing is None else unmixing.n_components)
+        fitted = take_apart(estimator)
+        model, chosen = fitted.block(block)
+        prior = getattr(model, "class_prior_", np.ones(1))
+        middle = np.empty(model.n_features_in_)
         for part in model.blocks_:
-            middle[part.features] = model.class_prior_ @ part.weights @ part.means
-        chosen = model.blocks_[block]
+            middle[part.features] = prior @ part.weights @ part.means
         features = np.tile(middle, (len(chosen.means), 1))
         features[:, chosen.features] = chosen.means
-        if unmixing is not None:
-            features = unmixing.features(features)
+        for name, step in reversed(fitted.before):
+            if step not in (None, "passthrough"):
+                if not hasattr(step, "inverse_transform"):
+                    raise ValueError(
+                        f"Kernels cannot be drawn as images: the step {name!r}, a"
+                        f" {type(step).__name__}, has no inverse_transform."
+                    )
+                features = step.inverse_transform(features)
+        if features.shape[1] != np.prod(shape):
+            raise ValueError(f"shape={shape} does not fit images of {features.shape[1]} pixels.")
         return cls(
-            images=pipeline[:-1].inverse_transform(features).reshape(-1, *shape),
+            images=features.reshape(-1, *shape),
             weights=chosen.weights,
-            class_names=[str(name) for name in model.classes_],
+            class_names=fitted.class_names,
         ).plot()
 
     def plot(self) -> Self:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import joblib
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Mapper", "n_threads", "workers"]
+__all__ = ["Mapper", "n_threads", "serial_map", "workers"]
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -46,7 +46,7 @@ def workers(n_jobs: int | None) -> Iterator[Mapper]:
     count = n_threads(n_jobs)
     with _per_thread_blas().limit(limits=1), _one_blas_thread:
         if count == 1:
-            yield _serial_map
+            yield serial_map
             return
         with ThreadPoolExecutor(count, "pskem", initializer=_limit_own_blas) as pool:
 
@@ -59,7 +59,8 @@ def workers(n_jobs: int | None) -> Iterator[Mapper]:
             yield parallel_map
 
 
-def _serial_map(function: Callable[[T], S], items: Iterable[T]) -> list[S]:
+def serial_map(function: Callable[[T], S], items: Iterable[T]) -> list[S]:
+    """One item after the other."""
     return [function(item) for item in items]
 
 

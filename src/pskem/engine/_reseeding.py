@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine._em import expectation
-from pskem.engine._kernels import Kernels, kernel_log_densities, prepare
-from pskem.engine._sources import Samples
+from pskem.engine._kernels import Kernels, Prepared, prepare
+from pskem.engine._sources import Batch, Gathered, Source
 from pskem.structures import FloatArray, Structure
 
 __all__ = ["best_weight", "reseed"]
@@ -16,10 +18,49 @@ __all__ = ["best_weight", "reseed"]
 MOST_PLACES = 5
 
 
+@dataclass(frozen=True)
+class _Explain:
+    """log p(x|c) of each sample under a block, and its class."""
+
+    prepared: Prepared
+    block: int
+
+    def __call__(self, batch: Batch) -> Gathered:
+        found = expectation(self.prepared, batch.X[self.block], batch.bounds)
+        return Gathered(((found.log_likelihoods, batch.labels),))
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    """One sample of a block, by its place in the source: (m, 1)."""
+
+    block: int
+    place: int
+
+    def __call__(self, batch: Batch) -> Gathered:
+        at = self.place - batch.first
+        here = slice(at, at + 1) if 0 <= at < batch.n_samples else slice(0, 0)
+        return Gathered(((batch.X[self.block][:, here],),))
+
+
+@dataclass(frozen=True)
+class _Density:
+    """Log density of one kernel, of a class's samples: (n,)."""
+
+    prepared: Prepared
+    block: int
+    label: int
+
+    def __call__(self, batch: Batch) -> Gathered:
+        own = slice(*batch.bounds[self.label : self.label + 2])
+        return Gathered(((self.prepared.log_densities(batch.X[self.block][:, own])[0],),))
+
+
 def reseed(
     structure: Structure,
     kernels: Kernels,
-    samples: Samples,
+    source: Source,
+    block: int,
     empty: NDArray[np.bool_],
     allowed: NDArray[np.bool_],
 ) -> tuple[Kernels, NDArray[np.bool_]]:
@@ -30,48 +71,37 @@ def reseed(
     weight that raises the likelihood most; a place at which no weight does is passed over.
     """
     prepared = prepare(structure, kernels, np.dtype(np.float64))
-    log_q = np.concatenate(
-        [expectation(structure, prepared, samples, chunk)[1] for chunk in samples.chunks]
-    )
-    labels = samples.labels
-    counts = np.diff(samples.bounds).astype(np.float64)
-    masses = np.where(empty, 0.0, counts @ kernels.weights)
+    log_q, labels = source.fold(_Explain(prepared, block)).arrays
+    masses = np.where(empty, 0.0, source.counts.astype(np.float64) @ kernels.weights)
     common = structure.pool(kernels.covariances, masses, diagonal=False)
     weights, means = kernels.weights.copy(), kernels.means.copy()
     tried = np.zeros(len(labels), dtype=bool)
     still = empty.copy()
     for k in np.flatnonzero(empty).tolist():
+        covariance = common[[k]] if structure.storage.per_kernel else common
         for _ in range(MOST_PLACES):
             open_ = allowed[labels, k] & ~tried
             if not open_.any():
                 break
             worst = int(np.argmin(np.where(open_, log_q, np.inf)))
             tried[worst] = True
-            j = labels[worst]
-            own = slice(samples.bounds[j], samples.bounds[j + 1])
-            log_density = _log_density(structure, common, samples.X, worst, own, k)
+            j = int(labels[worst])
+            (place,) = source.fold(_Fetch(block, worst)).arrays
+            alone = Kernels(np.ones((1, 1)), place.T.astype(np.float64), covariance)
+            density = _Density(prepare(structure, alone, np.dtype(np.float64)), block, j)
+            (log_density,) = source.fold(density).arrays
+            own = labels == j
             ratios = np.exp(np.minimum(log_density - log_q[own], 700.0))
             weight = best_weight(ratios)
             if weight > 0.0:
                 weights[j] *= 1.0 - weight
                 weights[j, k] += weight
-                means[k] = samples.X[:, worst]
+                means[k] = place[:, 0]
                 log_q[own] += np.log1p(weight * (ratios - 1.0))
                 still[k] = False
                 break
-    moved = empty & ~still
-    covariances = structure.keep(moved, common, kernels.covariances)
+    covariances = structure.storage.keep(empty & ~still, common, kernels.covariances)
     return Kernels(weights, means, covariances), still
-
-
-def _log_density(
-    structure: Structure, common: FloatArray, X: FloatArray, at: int, own: slice, k: int
-) -> FloatArray:
-    """log N(x; x_at, common) of a class's samples, (n,)."""
-    covariance = common[[k]] if structure.keeps_apart else common
-    alone = Kernels(np.ones((1, 1)), X[:, [at]].T.astype(np.float64), covariance)
-    prepared = prepare(structure, alone, np.dtype(np.float64))
-    return kernel_log_densities(structure, prepared, X[:, own])[0]
 
 
 def best_weight(ratios: FloatArray) -> float:

@@ -1,213 +1,304 @@
-"""Training data as the engine wants it: ordered, standardised, features first, in chunks."""
+"""Where samples come from: batches that are whole in themselves, and one verb, ``fold``.
+
+A source applies a function to every batch and merges what it returns, in an order that the data
+alone decide. Whatever the engine computes from samples is such a fold: it never sees all of them.
+Threads are one source; files and clusters can be others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pskem.engine._coordinates import CHUNK, Coordinates
+from pskem.engine._parallel import Mapper
 from pskem.structures import FloatArray
 
 __all__ = [
-    "Chunk",
-    "Coordinates",
-    "Samples",
-    "arrange",
+    "Additive",
+    "ArraySource",
+    "Batch",
+    "Gathered",
+    "Source",
+    "Tile",
+    "Total",
     "canonical_order",
     "cut",
-    "locate",
-    "measure",
-    "standardise",
+    "tile_size",
 ]
 
-#: Samples that are worked on at a time, in prediction and preparation.
-CHUNK = 2048
-#: Samples per chunk in training, for blocks of at most so many features, and for larger ones.
-CHUNK_SIZES = ((16, 4096), (48, 2048), (112, 512))
-SMALLEST_CHUNK = 256
-#: Samples that one thread trains on in one go, at most, and how many such tasks a block should
-#: have at least, so that threads finish together. The data alone decide, so that the order of all
-#: sums does not depend on the threads.
-TASK = 8192
-MIN_TASKS = 32
+#: Samples per tile, for blocks of at most so many features, and for larger ones.
+TILE_SIZES = ((16, 4096), (48, 2048), (112, 512))
+SMALLEST_TILE = 256
+#: Samples of a batch, at most, and how many batches there should be at least, so that threads
+#: finish together.
+BATCH = 8192
+MIN_BATCHES = 32
+#: Of the 52 bits of a mantissa, those that the order of samples goes without, so that 10 are left;
+#: and what is nothing beside the largest value of a row. Rounding reaches about 2^-48. A value lies
+#: so close to the border between two rounded ones with a chance of about 2^-32.
+DROPPED_BITS = 42
+NEGLIGIBLE = 2.0**-40
 
 
-def chunk_size(m: int) -> int:
-    """Samples per chunk in training: phi has about m^2 / 2 rows and should stay in cache."""
-    return next((size for most, size in CHUNK_SIZES if m <= most), SMALLEST_CHUNK)
+class Batch(NamedTuple):
+    """Some samples, sorted by class.
 
-
-class Coordinates(NamedTuple):
-    """Standardised coordinates of a block, (x - shift) / scale, with shift and scale (m,)."""
-
-    shift: FloatArray
-    scale: FloatArray
-
-    @property
-    def log_volume(self) -> float:
-        """log |dx / dx_standardised|: subtract it from a log density of standardised x."""
-        return float(np.log(self.scale).sum())
-
-
-class Chunk(NamedTuple):
-    """A range of samples, sorted by class.
-
-    start, stop : the range
-    classes : (c,), the classes in it
-    bounds : (c + 1,), where each of them begins, counted from ``start``
-    """
-
-    start: int
-    stop: int
-    classes: NDArray[np.intp]
-    bounds: NDArray[np.intp]
-
-
-class Samples(NamedTuple):
-    """All samples of one block, standardised and sorted by class.
-
-    X : (m, N)
+    X : one array (m, n) per block, features first
     bounds : (L + 1,), where each class begins
-    tasks : the chunks, in groups that one thread works off in one go
+    first : place of the first sample in the source
+    weights : (n,), how much each sample counts; None if all count alike
     """
 
-    X: FloatArray
+    X: tuple[FloatArray, ...]
     bounds: NDArray[np.intp]
-    tasks: Sequence[Sequence[Chunk]]
+    first: int = 0
+    weights: FloatArray | None = None
 
     @property
     def n_samples(self) -> int:
-        return self.X.shape[1]
-
-    @property
-    def chunks(self) -> Iterator[Chunk]:
-        """The chunks, in order."""
-        return chain.from_iterable(self.tasks)
+        return int(self.bounds[-1])
 
     @property
     def labels(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
 
 
-def cut(bounds: NDArray[np.intp], size: int) -> list[list[Chunk]]:
-    """Tasks of chunks of at most so many samples.
+class Additive(Protocol):
+    """What can be summed over batches."""
 
-    A class that fills a chunk has its own; smaller ones share.
+    def merge(self, other: Self, /) -> Self:
+        """The same for the samples of both, in this order."""
+        ...
+
+
+T = TypeVar("T", bound=Additive)
+
+
+class Source(Protocol):
+    """Samples in batches."""
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """Samples of each class, (L,)."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """Precision of the samples."""
+        ...
+
+    def fold(self, function: Callable[[Batch], T]) -> T:
+        """Apply the function to every batch and merge the results in a fixed order."""
+        ...
+
+
+class Total(NamedTuple):
+    """Arrays that add up."""
+
+    arrays: tuple[FloatArray, ...]
+
+    def merge(self, other: Total) -> Total:
+        return Total(tuple(a + b for a, b in zip(self.arrays, other.arrays, strict=True)))
+
+
+class Gathered(NamedTuple):
+    """Arrays of some samples, samples last, one tuple of arrays per batch."""
+
+    parts: tuple[tuple[NDArray[Any], ...], ...]
+
+    def merge(self, other: Gathered) -> Gathered:
+        return Gathered(self.parts + other.parts)
+
+    @property
+    def arrays(self) -> list[NDArray[Any]]:
+        """The arrays of all samples."""
+        return [np.concatenate(column, axis=-1) for column in zip(*self.parts, strict=True)]
+
+
+class Tile(NamedTuple):
+    """A range of the samples of a batch that is worked on in one go.
+
+    classes : (c,), the classes in it
+    bounds : (c + 1,), where each of them begins, counted from ``start``
     """
-    chunks: list[Chunk] = []
+
+    start: int
+    stop: int
+    classes: tuple[int, ...]
+    bounds: NDArray[np.intp]
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.stop)
+
+
+def tile_size(m: int) -> int:
+    """Samples of a tile: phi has about m^2 / 2 rows and should stay in cache."""
+    return next((size for most, size in TILE_SIZES if m <= most), SMALLEST_TILE)
+
+
+def cut(bounds: NDArray[np.intp], size: int) -> list[Tile]:
+    """Tiles of at most so many samples, from where each class begins, (L + 1,).
+
+    A class that fills more than half of a tile has its own; smaller ones share.
+    """
+    ends = bounds.tolist()
+    tiles: list[Tile] = []
     pending: list[int] = []
 
     def flush() -> None:
         if pending:
-            edges = bounds[[*pending, pending[-1] + 1]]
-            chunks.append(Chunk(int(edges[0]), int(edges[-1]), np.array(pending), edges - edges[0]))
+            low, high = ends[pending[0]], ends[pending[-1] + 1]
+            edges = bounds[[*pending, pending[-1] + 1]] - low
+            tiles.append(Tile(low, high, tuple(pending), edges))
             pending.clear()
 
-    for j, n in enumerate(np.diff(bounds)):
-        if n > size or (pending and bounds[j + 1] - bounds[pending[0]] > size):
+    for j, (low, high) in enumerate(pairwise(ends)):
+        n = high - low
+        if 2 * n > size or (pending and high - ends[pending[0]] > size):
             flush()
-        if n > size:
-            edges = np.linspace(bounds[j], bounds[j + 1], -(-n // size) + 1).astype(int)
-            chunks += [
-                Chunk(int(low), int(high), np.array([j]), np.array([0, high - low]))
-                for low, high in pairwise(edges)
-            ]
+        if 2 * n > size:
+            pieces = -(-n // size)
+            edges = [low + i * n // pieces for i in range(pieces + 1)]
+            tiles += [Tile(a, b, (j,), np.array([0, b - a])) for a, b in pairwise(edges)]
         elif n > 0:
             pending.append(j)
     flush()
-    per_task = max(1, min(TASK // size, len(chunks) // MIN_TASKS))
-    return [chunks[i : i + per_task] for i in range(0, len(chunks), per_task)]
+    return tiles
+
+
+class ArraySource:
+    """Samples in memory, sorted by class, worked on by threads.
+
+    The data alone decide where batches begin and end, so results have the same bits for every
+    number of threads.
+
+    Parameters
+    ----------
+    X : one array (m, N) per block
+    bounds : (L + 1,), where each class begins
+    parallel_map : what applies a function to several items
+    weights : (N,) or None
+    """
+
+    def __init__(
+        self,
+        X: Sequence[FloatArray],
+        bounds: NDArray[np.intp],
+        parallel_map: Mapper,
+        weights: FloatArray | None = None,
+    ) -> None:
+        self.X = tuple(X)
+        self.bounds = bounds
+        self.weights = weights
+        self._map = parallel_map
+        size = tile_size(max(len(part) for part in self.X))
+        tiles = cut(bounds, size)
+        together = max(1, min(BATCH // size, len(tiles) // MIN_BATCHES))
+        groups = [tiles[i : i + together] for i in range(0, len(tiles), together)]
+        self._places = [(group[0].start, group[-1].stop) for group in groups]
+
+    @classmethod
+    def arrange(
+        cls,
+        X: FloatArray,
+        labels: NDArray[np.intp],
+        order: NDArray[np.intp],
+        blocks: Iterable[NDArray[np.intp]],
+        n_classes: int,
+        parallel_map: Mapper,
+    ) -> Self:
+        """Rows of X (N, M) in the given order, which must be sorted by class.
+
+        This is the one copy of the data that a fit makes.
+        """
+        blocks = list(blocks)
+        features = np.concatenate(blocks)
+        data = np.empty((len(features), len(order)), dtype=X.dtype)
+        for low in range(0, len(order), CHUNK):
+            data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
+        bounds = np.searchsorted(labels[order], np.arange(n_classes + 1)).astype(np.intp)
+        ends = np.cumsum([len(block) for block in blocks])
+        return cls(np.split(data, ends[:-1]), bounds, parallel_map)
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        return np.diff(self.bounds)
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        return self.X[0].dtype
+
+    def fold(self, function: Callable[[Batch], T]) -> T:
+        return reduce(
+            lambda one, other: one.merge(other),
+            self._map(lambda place: function(self._batch(*place)), self._places),
+        )
+
+    def standardise(self, coordinates: Sequence[Coordinates]) -> Self:
+        """The same samples in these coordinates. Overwrites the arrays."""
+        for part, frame in zip(self.X, coordinates, strict=True):
+            for row, shift, scale in zip(part, *frame, strict=True):
+                row -= shift
+                row /= scale
+        return self
+
+    def _batch(self, start: int, stop: int) -> Batch:
+        bounds = np.clip(self.bounds, start, stop) - start
+        weights = None if self.weights is None else self.weights[start:stop]
+        return Batch(tuple(part[:, start:stop] for part in self.X), bounds, start, weights)
 
 
 def canonical_order(X: FloatArray, labels: NDArray[np.intp]) -> NDArray[np.intp]:
     """An order of the samples, by class and then by a hash of the row, that the rows alone decide.
 
     Everything random in a fit draws on this order, so a permutation of the rows of X, (N, M),
-    does not change the fit. It is also the sorting by class that the engine needs.
+    does not change the fit. It is also the sorting by class that the engine needs. Last bits, which
+    are another processor's if a matrix product made X, do not change it either: all of them count
+    only between rows that are the same to 3 digits.
     """
-    key = np.zeros(len(X), dtype=np.uint64)
+    coarse = np.zeros(len(X), dtype=np.uint64)
     for low in range(0, len(X), CHUNK):
-        rows = np.add(X[low : low + CHUNK], 0.0, dtype=np.float64)  # -0.0 becomes 0.0
-        bits = np.ascontiguousarray(rows.T).view(np.uint64)
-        part = key[low : low + CHUNK]
-        for column in bits:
-            # The mixing steps of splitmix64 (Steele, Lea & Flood, 2014): every bit of the value
-            # reaches every bit of the key, which a plain weighted sum does not give for floats
-            # with short mantissas.
-            part ^= column
-            part += np.uint64(0x9E3779B97F4A7C15)
-            part ^= part >> np.uint64(30)
-            part *= np.uint64(0xBF58476D1CE4E5B9)
-            part ^= part >> np.uint64(27)
-            part *= np.uint64(0x94D049BB133111EB)
-            part ^= part >> np.uint64(31)
-    return np.lexsort((key, labels))
+        columns = X[low : low + CHUNK].T.astype(np.float64, order="C")
+        # What should be zero, but for rounding, is zero.
+        sizes = np.abs(columns)
+        columns *= sizes >= NEGLIGIBLE * sizes.max(axis=0)
+        _hash_columns(columns, coarse[low : low + CHUNK], DROPPED_BITS)
+    order = np.lexsort((coarse, labels))
+    same = (np.diff(coarse[order]) == 0) & (np.diff(labels[order]) == 0)
+    if not same.any():
+        return order
+    exact = np.zeros(len(X), dtype=np.uint64)
+    alike = order[np.append(same, False) | np.insert(same, 0, False)]
+    for low in range(0, len(alike), CHUNK):
+        part = alike[low : low + CHUNK]
+        key = np.zeros(len(part), dtype=np.uint64)
+        _hash_columns(X[part].T.astype(np.float64, order="C"), key)
+        exact[part] = key
+    return np.lexsort((exact, coarse, labels))
 
 
-def arrange(
-    X: FloatArray,
-    labels: NDArray[np.intp],
-    order: NDArray[np.intp],
-    blocks: Sequence[NDArray[np.intp]],
-    n_classes: int,
-) -> list[Samples]:
-    """The samples of each block, in the given order, which must be sorted by class.
-
-    This is the one copy of the data, (N, M), that a fit makes; it is not standardised yet.
-    """
-    features = np.concatenate(blocks)
-    data = np.empty((len(features), len(order)), dtype=X.dtype)
-    for low in range(0, len(order), CHUNK):
-        data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
-    bounds = np.searchsorted(labels[order], np.arange(n_classes + 1)).astype(np.intp)
-    ends = np.cumsum([len(block) for block in blocks])
-    parts = np.split(data, ends[:-1])
-    return [Samples(part, bounds, cut(bounds, chunk_size(len(part)))) for part in parts]
-
-
-def measure(X: FloatArray, common_scale: bool = False) -> Coordinates:
-    """Mean and standard deviation of each feature of X (m, N), or one common scale for all.
-
-    A constant feature has scale 1.
-    """
-    shift = np.empty(len(X), dtype=X.dtype)
-    spread = np.empty(len(X))
-    for a, row in enumerate(X):
-        largest = float(np.abs(row).max())
-        # Dividing by the largest value first keeps sums and squares of huge values finite.
-        unit = largest or 1.0
-        mean = float(np.mean(row / unit, dtype=np.float64)) * unit
-        shift[a] = np.clip(mean, row.min(), row.max())
-        deviation = row / unit - shift[a] / unit
-        spread[a] = np.sqrt(np.mean(np.square(deviation, dtype=np.float64))) * unit
-        if spread[a] <= 10 * np.finfo(X.dtype).eps * largest:
-            spread[a] = 0.0
-    if common_scale:
-        unit = float(spread.max()) or 1.0
-        spread[:] = np.sqrt(np.mean((spread / unit) ** 2)) * unit
-    return Coordinates(shift, np.where(spread > 0.0, spread, 1.0))
-
-
-def standardise(samples: Samples, coordinates: Coordinates) -> Samples:
-    """The samples in these coordinates. Overwrites ``samples.X``."""
-    for row, shift, scale in zip(samples.X, *coordinates, strict=True):
-        row -= shift
-        row /= scale
-    return samples
-
-
-#: Standardised values at prediction are cut off here, where squares are still finite. Beyond it
-#: every sample is equally, and hopelessly, far from all kernels.
-FARTHEST = {np.dtype(np.float64): 1e100, np.dtype(np.float32): 1e12}
-
-
-def locate(X: FloatArray, features: NDArray[np.intp], coordinates: Coordinates) -> FloatArray:
-    """Rows of X (n, M) in the coordinates of a block: (m, n)."""
-    with np.errstate(over="ignore"):
-        part = X[:, features] - coordinates.shift.astype(X.dtype, copy=False)
-        part /= coordinates.scale.astype(X.dtype, copy=False)
-    far = FARTHEST[X.dtype]
-    return np.ascontiguousarray(np.clip(part, -far, far).T)
+def _hash_columns(columns: FloatArray, key: NDArray[np.uint64], dropped: int = 0) -> None:
+    """Mix values (M, n), which are overwritten, rounded by so many bits, into keys (n,)."""
+    columns += 0.0  # -0.0 becomes 0.0
+    bits = columns.view(np.uint64)
+    if dropped:
+        bits += np.uint64(1 << (dropped - 1))
+        bits >>= np.uint64(dropped)
+    for column in bits:
+        # The mixing steps of splitmix64 (Steele, Lea & Flood, 2014): every bit of the value
+        # reaches every bit of the key, which a plain weighted sum does not give for floats
+        # with short mantissas.
+        key ^= column
+        key += np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(30)
+        key *= np.uint64(0xBF58476D1CE4E5B9)
+        key ^= key >> np.uint64(27)
+        key *= np.uint64(0x94D049BB133111EB)
+        key ^= key >> np.uint64(31)

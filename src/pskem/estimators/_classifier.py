@@ -2,39 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from pskem import checks
-from pskem.engine._parallel import workers
-from pskem.engine._sources import canonical_order
-from pskem.estimators._prediction import BlockPredictor
-from pskem.model import Block
+from pskem.engine import workers
+from pskem.estimators._prediction import ModelPredictor, all_or_nothing
+from pskem.model import Model
+from pskem.starts import KMeans, Uniform
 from pskem.structures import FloatArray
-from pskem.training._callbacks import CallbackSupportMixin, with_callbacks
-from pskem.training._fitting import (
+from pskem.training import (
+    CallbackSupportMixin,
+    CovarianceType,
+    Init,
+    Partition,
+    Refined,
+    Refiner,
+    Samples,
+    Settings,
+    Shrinkage,
+    State,
+    Trainer,
     Watcher,
-    all_or_nothing,
-    check_common,
+    arrange,
     draw_seeds,
-    fit_blocks,
-    to_blocks,
+    make_plan,
+    observing,
+    refine,
+    train,
+    with_callbacks,
 )
-from pskem.training._loop import Observer, Run
-from pskem.training._planning import divide, find_unmixing, plan_fit
-from pskem.training._refining import Refined, refine
-from pskem.training._weighting import Weighting
 
-__all__ = ["SharedKernelClassifier"]
+__all__ = ["EM_ALONE", "PAPER", "SharedKernelClassifier"]
+
+#: EM and nothing else: nothing is held out, shrunk, put elsewhere, weighed or refined.
+EM_ALONE: Mapping[str, Any] = {
+    "init": KMeans(refine=False, reseed=False),
+    "shrinkage": 0.0,
+    "block_weights": None,
+    "discriminative_iter": 0,
+    "early_stopping": False,
+}
+#: The training of Pulford (2022): EM alone from a random start, with uniform class priors.
+PAPER: Mapping[str, Any] = {
+    **EM_ALONE,
+    "init": Uniform(reseed=False),
+    "priors": "uniform",
+}
 
 
-class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Shared kernel classifier, trained by (partitioned) supervised EM and discriminative passes.
 
     All classes draw on one common set of Gaussian kernels with class-specific weights,
@@ -42,8 +65,7 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
     trained per block, and the log likelihoods of the blocks are added: this is PSKEM; with one
     block it is SKEM [1]_. After EM, discriminative passes raise the posterior probabilities of the
     true classes [2]_. docs/beyond.md says why the defaults are what they are; the paper's own
-    training is ``init="random", shrinkage=0, reseed=False, discriminative_iter=0,
-    priors="uniform"`` with explicit `n_components` and `n_blocks`.
+    training is ``SharedKernelClassifier(n_components=K, n_blocks=R, **pskem.PAPER)``.
 
     Parameters
     ----------
@@ -55,46 +77,26 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         R, the number of blocks. ``"auto"`` makes blocks of at most 100 features: with kernels that
         start in their class, larger blocks were as accurate as smaller ones or more, and a pass
         costs O(m) per feature, kernel and sample. Sizes differ by at most one.
-    partition : {"sequential", "interleaved", "random", "dependence", "ica"} or list of arrays, \
+    partition : {"sequential", "interleaved", "random", "dependence"} or list of arrays, \
             default="sequential"
         How features are dealt out to the blocks. ``"dependence"`` makes the blocks as independent
         given the class as it can: it keeps features together whose mutual information within the
-        classes, estimated from their correlations, is high. ``"ica"`` first unmixes the features
-        by scikit-learn's FastICA, into as many components as X has dimensions, and deals out the
-        components by their dependence; see `unmixing_`. Neither uses more than 20,000 samples. A
-        list gives the column indices (or the column names, if X has them) of each block; blocks
-        must not overlap. Features that the list leaves out are not used.
+        classes, estimated from the correlations of at most 20,000 samples, is high; after
+        :class:`pskem.preprocessing.IndependentComponents` there is little left to keep. A list
+        gives the column indices (or the column names, if X has them) of each block; blocks must
+        not overlap. Features that the list leaves out are not used.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         The form of the kernels: ``"full"`` is SKEM, ``"tied"`` MDA (one covariance for all
         kernels), ``"diag"`` DGMM, ``"spherical"`` the PRBF network of Titsias and Likas.
-    init : {"class-kmeans", "k-means++", "kmeans", "kdtree", "em", "random"}, \
-            default="class-kmeans"
+    init : str or a start of :mod:`pskem.starts`, default="class-kmeans"
         Where EM starts. ``"class-kmeans"`` deals out the kernels to the classes by their sizes and
-        takes means by k-means within each class. ``"k-means++"`` and ``"kmeans"`` (refined by
-        Lloyd's iterations) do not look at classes; ``"kdtree"`` takes the means of cells that
-        recursive median splits make, and leaves nothing to chance. All take the pooled covariance
-        within clusters, and class shares as weights. ``"em"`` is the mixture that 20 passes of
-        standard EM make of ``"k-means++"``. ``"random"`` is the paper's start: means uniform on
-        `init_range`, covariances ``init_scale**2`` times the identity, uniform weights, all in the
-        units of X. With fewer kernels than classes, or with `means_init` or `weights_init`,
-        ``"class-kmeans"`` is ``"k-means++"``.
-    own_mass : float, default=1.0
-        Share of a class's weight that ``"class-kmeans"`` gives to the class's own kernels; the rest
-        is spread evenly over all. With 1, kernels are not shared (a weight of zero stays zero).
-        EM moves shared kernels to where they describe all classes together best, which is not where
-        they tell them apart: on CIFAR-10, one kernel a class has 51 % accuracy after EM, and 32 %
-        with 0.9. Fewer kernels than classes are shared in any case.
-    init_range : pair of float, default=(-2.0, 2.0)
-        Range of the means of the random start.
-    init_scale : float, default=2.0
-        Standard deviation of the kernels of the random start.
-    weights_init : array of shape (n_classes, n_components) or list of these, default=None
-        Starting weights, one array per block. Rows sum to one. A weight of zero stays zero, so
-        zeros say which kernels a class may use (constrained sharing).
-    means_init : array of shape (n_components, m) or list of these, default=None
-        Starting means, one array per block.
-    covariances_init : array of shape (n_components, m, m) or list of these, default=None
-        Starting covariances, one array per block; the shape of `covariance_type` is accepted too.
+        takes means by k-means within each class; the kernels of a class are its own, and nothing
+        is shared (``ClassKMeans(own_mass=...)`` shares). ``"k-means++"`` and ``"kmeans"`` (refined
+        by Lloyd's iterations) do not look at classes; ``"kdtree"`` takes the means of cells that
+        recursive median splits make, and leaves nothing to chance; ``"em"`` is the mixture that 20
+        passes of standard EM make of ``"k-means++"``; ``"random"`` is the paper's start,
+        ``Uniform(low=-2, high=2, scale=2)``. ``Start(weights, means, covariances)`` gives kernels,
+        or parts of them.
     n_init : int, default=1
         Number of starts. The run with the highest log likelihood is kept or, with early stopping,
         the one with the highest validation score.
@@ -102,22 +104,15 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         Smallest eigenvalue that a kernel's covariance may have, relative to the variance of the
         features. The floor is a constraint on the maximisation, so that by itself it lets the
         likelihood never fall. With 0, only a floor of 1e-10 against rounding remains.
-    shrinkage : float or "auto", default="auto"
+    shrinkage : float, "auto" or Shrinkage, default="auto"
         Pseudo-samples nu of each kernel that have a common covariance Psi:
         P_k = (n_k P_k + nu Psi) / (n_k + nu), with Psi estimated anew in every pass. ``"auto"`` is
         m + 1 for a block of m features, with which no covariance is singular and kernels with many
-        samples stay nearly as they are. For a fixed Psi this is the maximum a posteriori under an
-        inverse Wishart prior, and the penalised likelihood never falls; as Psi moves, neither the
-        penalised nor the plain likelihood need rise in every pass. Discriminative passes do not
-        shrink.
-    shrinkage_target : {"pooled", "diag"}, default="diag"
-        Psi: the covariance within all kernels together, or its diagonal.
-    weight_smoothing : float, default=0.0
-        Pseudo-samples of each class that are spread evenly over the kernels that it may use: a
-        Dirichlet prior on the weights.
-    reseed : bool, default=True
-        Whether a kernel that runs empty moves to the sample that is explained worst, with as much
-        weight as raises the likelihood most; at most three times in a run.
+        samples stay nearly as they are. Psi is the diagonal of the covariance within all kernels
+        together; ``Shrinkage(nu, target="pooled")`` takes all of it. For a fixed Psi this is the
+        maximum a posteriori under an inverse Wishart prior, and the penalised likelihood never
+        falls; as Psi moves, neither the penalised nor the plain likelihood need rise in every
+        pass. Discriminative passes do not shrink.
     max_iter : int, default=100
         Largest number of EM passes.
     tol : float, default=1e-3
@@ -133,8 +128,6 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         they cannot. ``"auto"`` is 20 where validation keeps the best and 5 where it does not. The
         passes give up some of the fit to the density of X for better decisions: use 0 if densities
         or samples of the model matter more.
-    discriminative_smoothing : float, default=0.0
-        Samples of EM's kernels that each discriminative pass adds to every kernel (I-smoothing).
     early_stopping : bool or "auto", default="auto"
         Whether to validate the assembled classifier after every pass and to keep the pass with
         the highest accuracy. ``"auto"`` does so for the discriminative passes, if there are
@@ -159,37 +152,33 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         every pass for 2.
     warm_start : bool, default=False
         Whether :meth:`fit` goes on from the last fit's kernels. The classes, the features, the
-        blocks and `covariance_type` must be the same; `weights_init`, `means_init` and
-        `covariances_init` are then not used, and a weight that they fixed at zero stays there.
+        blocks and `covariance_type` must be the same; `init` is then not used, and a weight that
+        it fixed at zero stays there.
 
     Attributes
     ----------
+    model_ : Model
+        The fitted model as one immutable value; the next five are views of it.
     classes_ : ndarray of shape (n_classes,)
     class_prior_ : ndarray of shape (n_classes,)
     blocks_ : list of Block
         One immutable value per block with `features`, `weights` (n_classes, K), `means` (K, m) and
-        `covariances`, in the units of X; with ``partition="ica"``, `features` are components.
-    unmixing_ : Unmixing or None
-        With ``partition="ica"``, an immutable value with the matrices `unmixing` (C, M) and
-        `mixing` (M, C): components are ``unmixing @ (x - mean)``. All methods take and return
-        features. Densities are those of the features too, by way of `log_det`, unless the features
-        are linearly dependent (C < M) and have none: then they are densities of the components.
-        None with other partitions.
+        `covariances`, in the units of X.
+    block_weights_ : ndarray of shape (n_blocks,)
+    temperature_ : float
+        Posterior probabilities are the softmax of
+        (log p(c=j) + sum_r block_weights_[r] log q_rj(x)) / temperature_.
     n_iter_ : int
         Number of passes that were run.
     converged_ : ndarray of bool of shape (n_blocks,)
         Whether the last pass gained less than `tol` in the block; False when the passes ran out.
     log_likelihoods_ : ndarray of shape (n_iter_, n_blocks)
-        log p(X|C) of the training data, or of their components, under each block, as each pass
-        found it (before its update).
+        log p(X|C) of the training data under each block, as each pass found it (before its
+        update).
     validation_scores_ : ndarray of shape (n_iter_,)
         Validation accuracy after each pass; empty if nothing was validated.
     best_iter_ : int
         The pass whose parameters were kept, counted from 1: the last one without early stopping.
-    block_weights_ : ndarray of shape (n_blocks,)
-    temperature_ : float
-        Posterior probabilities are the softmax of
-        (log p(c=j) + sum_r block_weights_[r] log q_rj(x)) / temperature_.
     log_posteriors_ : ndarray
         sum_n log p(c_n|x_n) of the training samples before the first discriminative pass and after
         each; empty without such passes.
@@ -233,33 +222,23 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
     def __init__(
         self,
         *,
-        n_components: int | str | Sequence[int] = "auto",
-        n_blocks: int | str = "auto",
-        partition: str | Sequence[Any] = "sequential",
-        covariance_type: str = "full",
-        init: str = "class-kmeans",
-        own_mass: float = 1.0,
-        init_range: tuple[float, float] = (-2.0, 2.0),
-        init_scale: float = 2.0,
-        weights_init: Any = None,
-        means_init: Any = None,
-        covariances_init: Any = None,
+        n_components: int | Literal["auto"] | Sequence[int] = "auto",
+        n_blocks: int | Literal["auto"] = "auto",
+        partition: Partition = "sequential",
+        covariance_type: CovarianceType = "full",
+        init: Init = "class-kmeans",
         n_init: int = 1,
         reg_covar: float = 1e-6,
-        shrinkage: float | str = "auto",
-        shrinkage_target: str = "diag",
-        weight_smoothing: float = 0.0,
-        reseed: bool = True,
+        shrinkage: float | Literal["auto"] | Shrinkage = "auto",
         max_iter: int = 100,
         tol: float = 1e-3,
-        block_weights: Any = "auto",
-        discriminative_iter: int | str = "auto",
-        discriminative_smoothing: float = 0.0,
-        early_stopping: bool | str = "auto",
+        block_weights: Literal["auto", "fit"] | ArrayLike | None = "auto",
+        discriminative_iter: int | Literal["auto"] = "auto",
+        early_stopping: bool | Literal["auto"] = "auto",
         validation_fraction: float = 0.1,
         n_iter_no_change: int | None = 10,
-        priors: Any = None,
-        random_state: Any = None,
+        priors: Literal["uniform"] | ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         warm_start: bool = False,
@@ -269,23 +248,13 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         self.partition = partition
         self.covariance_type = covariance_type
         self.init = init
-        self.own_mass = own_mass
-        self.init_range = init_range
-        self.init_scale = init_scale
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.covariances_init = covariances_init
         self.n_init = n_init
         self.reg_covar = reg_covar
         self.shrinkage = shrinkage
-        self.shrinkage_target = shrinkage_target
-        self.weight_smoothing = weight_smoothing
-        self.reseed = reseed
         self.max_iter = max_iter
         self.tol = tol
         self.block_weights = block_weights
         self.discriminative_iter = discriminative_iter
-        self.discriminative_smoothing = discriminative_smoothing
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -318,91 +287,44 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
             `block_weights` would hold out. In a pipeline they must have gone through the steps
             before this one.
         watch : callable or None, default=None
-            Called after every pass with the list of blocks as they then are, in the units of X
-            or, with ``partition="ica"``, of its components; something true ends the training.
+            Called after every pass with the :class:`Model` as it then is; something true ends the
+            training.
 
         Returns
         -------
         self : SharedKernelClassifier
         """
-        self._check_parameters()
+        settings = Settings.parse(self.get_params(deep=False))
         with all_or_nothing(self):
-            before = getattr(self, "blocks_", None) if self.warm_start else None
-            X, y = validate_data(
-                self, X, y, dtype=[np.float64, np.float32], reset=before is None, order="C"
-            )
-            check_classification_targets(y)
-            classes, labels = np.unique(y, return_inverse=True)
-            prior = checks.check_prior(self.priors, np.bincount(labels) / len(labels))
-            validation = self._check_validation(X_val, y_val, classes)
+            before = getattr(self, "model_", None) if settings.warm_start else None
+            samples = self._validate(X, y, X_val, y_val, settings, before)
+            plan = make_plan(settings, samples, before, *draw_seeds(self.random_state))
+            y = samples.classes[samples.labels]
+            with (
+                workers(settings.n_jobs) as parallel_map,
+                observing(self, plan, samples, y, watch) as observers,
+            ):
+                data = arrange(plan, samples, parallel_map)
+                trainer = Trainer(plan, data, parallel_map)
+                run = train(trainer, samples.classes, samples.priors, observers)
+                refined = refine(Refiner(plan, data, parallel_map), run, observers)
+                observers.end(data, run, refined)
+        return self._store(run, refined)
 
-            (seed,) = draw_seeds(self.random_state)
-            given = X, y
-            unmixing = find_unmixing(self, X, labels, before, seed)
-            if unmixing is not None:
-                # Products round by the place of a row, so the rows decide that too.
-                order = canonical_order(X, labels)
-                with workers(1):
-                    X, labels = unmixing.components(X[order]), labels[order]
-                    if validation is not None:
-                        validation = unmixing.components(validation[0]), validation[1]
-            plan = plan_fit(self, X, labels, classes, before, seed)
-            data, holdout, wishes = divide(self, X, labels, prior, plan, validation)
-            watched = validation is not None or plan.early_stopping
+    def _validate(
+        self, X: Any, y: Any, X_val: Any, y_val: Any, settings: Settings, before: Model | None
+    ) -> Samples:
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], reset=before is None, order="C"
+        )
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        priors = checks.check_prior(settings.priors, np.bincount(labels) / len(labels))
+        validation = self._validate_holdout(X_val, y_val, classes)
+        names = getattr(self, "feature_names_in_", None)
+        return Samples(X, labels, classes, priors, validation, names)
 
-            def attributes(blocks: list[Block], weighting: Weighting) -> dict[str, Any]:
-                return {
-                    "blocks_": blocks,
-                    "block_weights_": weighting.weights,
-                    "classes_": classes,
-                    "class_prior_": prior,
-                    "temperature_": weighting.temperature,
-                    "unmixing_": unmixing,
-                }
-
-            with workers(self.n_jobs) as parallel_map, np.errstate(divide="ignore"):
-                then = (plan, data, holdout, np.log(prior))
-
-                def refinement(run: Run, observe: Observer) -> Refined:
-                    return refine(wishes, *then, run, parallel_map, observe)
-
-                run, refined = fit_blocks(
-                    self,
-                    plan,
-                    data,
-                    holdout if watched else None,
-                    parallel_map,
-                    *given,
-                    attributes,
-                    watch,
-                    wishes.passes,
-                    refinement,
-                )
-
-        blocks = to_blocks(plan, data, refined.model)
-        for name, value in attributes(blocks, refined.model.weighting).items():
-            setattr(self, name, value)
-        self.log_posteriors_ = refined.log_posteriors
-        self.discriminative_scores_ = refined.scores
-        self.discriminative_best_iter_ = refined.best
-        self.n_iter_ = len(run.log_likelihoods)
-        self.converged_ = run.converged
-        self.log_likelihoods_ = run.log_likelihoods
-        self.validation_scores_ = run.validation_scores
-        self.best_iter_ = run.best_iter
-        return self
-
-    def _check_parameters(self) -> None:
-        check_common(self)
-        checks.check_real("own_mass", self.own_mass, 0.0, 1.0)
-        checks.check_block_weights(self.block_weights)
-        checks.check_integer("discriminative_iter", self.discriminative_iter, 0, auto=True)
-        checks.check_real("discriminative_smoothing", self.discriminative_smoothing, 0.0)
-        checks.check_boolean("early_stopping", self.early_stopping, auto=True)
-        checks.check_real("validation_fraction", self.validation_fraction, 0.0, 1.0, strict=True)
-        checks.check_integer("n_iter_no_change", self.n_iter_no_change, 1, none=True)
-
-    def _check_validation(
+    def _validate_holdout(
         self, X_val: Any, y_val: Any, classes: NDArray[Any]
     ) -> tuple[FloatArray, NDArray[np.intp]] | None:
         if (X_val is None) != (y_val is None):
@@ -417,3 +339,15 @@ class SharedKernelClassifier(BlockPredictor, CallbackSupportMixin, ClassifierMix
         except ValueError as error:
             raise ValueError(f"X_val and y_val are not accepted. {error}") from None
         return X_val, checks.check_labels(y_val, classes, "y_val")
+
+    def _store(self, run: State, refined: Refined) -> Self:
+        self.model_ = refined.best
+        self.n_iter_ = run.iteration
+        self.converged_ = run.converged
+        self.log_likelihoods_ = run.log_likelihoods
+        self.validation_scores_ = run.scores
+        self.best_iter_ = run.best_iter
+        self.log_posteriors_ = refined.log_posteriors
+        self.discriminative_scores_ = np.array([v.accuracy for v in refined.verdicts])
+        self.discriminative_best_iter_ = refined.best_iter
+        return self

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pskem import checks, model
-from pskem.engine._parallel import workers
-from pskem.model import Block
-from pskem.structures import STRUCTURES, FloatArray
-from pskem.training._callbacks import CallbackSupportMixin, with_callbacks
-from pskem.training._explicit import check_starts
-from pskem.training._fitting import (
-    all_or_nothing,
-    check_common,
-    check_unchanged,
+from pskem import checks
+from pskem.engine import workers
+from pskem.estimators._prediction import FittedModel, all_or_nothing, validated
+from pskem.model import Criteria
+from pskem.structures import FloatArray
+from pskem.training import (
+    CallbackSupportMixin,
+    CovarianceType,
+    Init,
+    Refiner,
+    Samples,
+    Settings,
+    Shrinkage,
+    Trainer,
+    arrange,
     draw_seeds,
-    fit_blocks,
     make_plan,
-    starts_from,
-    to_blocks,
-    validated,
+    observing,
+    refine,
+    train,
+    with_callbacks,
 )
-from pskem.training._loop import make_data
-from pskem.training._starts import Start
 
 __all__ = ["SharedKernelDensity"]
 
 
-class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
+class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseEstimator):
     """Gaussian mixture density: a shared kernel model with one class and one block.
 
     Parameters
@@ -40,19 +44,11 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
     n_components : int, default=20
         K, the number of kernels.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-    init : {"k-means++", "kmeans", "class-kmeans", "kdtree", "em", "random"}, default="k-means++"
+    init : str or a start of :mod:`pskem.starts`, default="k-means++"
         ``"class-kmeans"`` is ``"kmeans"`` here, where there are no classes.
-    init_range : pair of float, default=(-2.0, 2.0)
-    init_scale : float, default=2.0
-    weights_init : array of shape (n_components,), default=None
-    means_init : array of shape (n_components, n_features), default=None
-    covariances_init : array of shape (n_components, n_features, n_features), default=None
     n_init : int, default=1
     reg_covar : float, default=1e-6
-    shrinkage : float or "auto", default=0.0
-    shrinkage_target : {"pooled", "diag"}, default="pooled"
-    weight_smoothing : float, default=0.0
-    reseed : bool, default=True
+    shrinkage : float, "auto" or Shrinkage, default=0.0
     max_iter : int, default=100
     tol : float, default=1e-3
     random_state : int, RandomState instance or None, default=None
@@ -63,6 +59,8 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
 
     Attributes
     ----------
+    model_ : Model
+        The fitted model as one immutable value; the next four are views of it.
     weights_ : ndarray of shape (n_components,)
     means_ : ndarray of shape (n_components, n_features)
     covariances_ : ndarray
@@ -94,22 +92,14 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self,
         *,
         n_components: int = 20,
-        covariance_type: str = "full",
-        init: str = "k-means++",
-        init_range: tuple[float, float] = (-2.0, 2.0),
-        init_scale: float = 2.0,
-        weights_init: Any = None,
-        means_init: Any = None,
-        covariances_init: Any = None,
+        covariance_type: CovarianceType = "full",
+        init: Init = "k-means++",
         n_init: int = 1,
         reg_covar: float = 1e-6,
-        shrinkage: float | str = 0.0,
-        shrinkage_target: str = "pooled",
-        weight_smoothing: float = 0.0,
-        reseed: bool = True,
+        shrinkage: float | Literal["auto"] | Shrinkage = 0.0,
         max_iter: int = 100,
         tol: float = 1e-3,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         warm_start: bool = False,
@@ -117,17 +107,9 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self.n_components = n_components
         self.covariance_type = covariance_type
         self.init = init
-        self.init_range = init_range
-        self.init_scale = init_scale
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.covariances_init = covariances_init
         self.n_init = n_init
         self.reg_covar = reg_covar
         self.shrinkage = shrinkage
-        self.shrinkage_target = shrinkage_target
-        self.weight_smoothing = weight_smoothing
-        self.reseed = reseed
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -148,71 +130,53 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         -------
         self : SharedKernelDensity
         """
-        check_common(self)
-        checks.check_integer("n_components", self.n_components, 1)
+        settings = self._settings()
         with all_or_nothing(self):
-            before = getattr(self, "blocks_", None) if self.warm_start else None
+            before = getattr(self, "model_", None) if settings.warm_start else None
             X = validate_data(
                 self, X, dtype=[np.float64, np.float32], reset=before is None, order="C"
             )
-            plan = make_plan(
-                self,
-                [np.arange(X.shape[1])],
-                [self.n_components],
-                self._starts(X.shape[1], before),
-                draw_seeds(self.random_state)[0],
-            )
-            data = make_data(X, np.zeros(len(X), dtype=np.intp), None, 1, plan)
-
-            with workers(self.n_jobs) as parallel_map:
-                run, refined = fit_blocks(
-                    self, plan, data, None, parallel_map, X, None, self._attributes
-                )
-
-        blocks = to_blocks(plan, data, refined.model)
-        for name, value in self._attributes(blocks).items():
-            setattr(self, name, value)
-        self.n_iter_ = len(run.log_likelihoods)
+            names = getattr(self, "feature_names_in_", None)
+            nobody = np.zeros(len(X), dtype=np.intp)
+            samples = Samples(X, nobody, np.zeros(1, dtype=np.intp), np.ones(1), None, names)
+            plan = make_plan(settings, samples, before, *draw_seeds(self.random_state))
+            with (
+                workers(settings.n_jobs) as parallel_map,
+                observing(self, plan, samples, None) as observers,
+            ):
+                data = arrange(plan, samples, parallel_map)
+                trainer = Trainer(plan, data, parallel_map)
+                run = train(trainer, samples.classes, samples.priors, observers)
+                refined = refine(Refiner(plan, data, parallel_map), run, observers)
+                observers.end(data, run, refined)
+        self.model_ = refined.best
+        self.n_iter_ = run.iteration
         self.converged_ = bool(run.converged[0])
         self.log_likelihoods_ = run.log_likelihoods[:, 0]
         return self
 
-    @staticmethod
-    def _attributes(blocks: list[Block], _: Any = None) -> dict[str, Any]:
-        (block,) = blocks
-        return {
-            "blocks_": blocks,
-            "weights_": block.weights[0],
-            "means_": block.means,
-            "covariances_": block.covariances,
-        }
+    def _settings(self) -> Settings:
+        """Settings with one block, and one row of weights, as for a classifier with one class."""
+        checks.check_integer("n_components", self.n_components, 1)
+        settings = Settings.parse({**self.get_params(deep=False), "n_blocks": 1})
+        given = settings.given
+        if given is None or given.weights is None:
+            return settings
+        accepted = [(self.n_components,)]
+        weights = checks.check_shape("Start.weights", given.weights, accepted, "(n_components,)")
+        return replace(settings, given=replace(given, weights=weights[None]))
 
-    def _starts(self, m: int, before: list[Block] | None) -> list[Start]:
-        structure, K = STRUCTURES[self.covariance_type], self.n_components
-        if before is not None:
-            check_unchanged(before, structure.name, [np.arange(m)], [K])
-            return starts_from(before)
-        weights = self.weights_init
-        if weights is not None:
-            weights = checks.check_shape("weights_init", weights, [(K,)], "(n_components,)")[None]
-        return check_starts(
-            weights, self.means_init, self.covariances_init, [np.arange(m)], [K], 1, structure
-        )
+    @property
+    def weights_(self) -> FloatArray:
+        return self.model_.blocks[0].weights[0]
 
-    def score_samples(self, X: Any) -> FloatArray:
-        """Log density of each sample.
+    @property
+    def means_(self) -> FloatArray:
+        return self.model_.blocks[0].means
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_samples,)
-        """
-        X = validated(self, X)
-        with workers(self.n_jobs) as parallel_map:
-            return model.block_log_likelihoods(self.blocks_, X, parallel_map)[:, 0, 0]
+    @property
+    def covariances_(self) -> FloatArray:
+        return self.model_.blocks[0].covariances
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the samples.
@@ -241,7 +205,7 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
-            return model.responsibilities(self.blocks_, X, np.ones((len(X), 1)), parallel_map)[0]
+            return self.model_.responsibilities(X, np.ones((len(X), 1)), parallel_map)[0]
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """The most probable kernel of each sample.
@@ -272,11 +236,11 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         components : ndarray of shape (n_samples,)
             The kernel that each sample comes from, as for scikit-learn's GaussianMixture.
         """
-        check_is_fitted(self, "blocks_")
+        check_is_fitted(self)
         checks.check_integer("n_samples", n_samples, 1)
         rng = np.random.default_rng(draw_seeds(random_state, 4))
         labels = np.zeros(n_samples, dtype=np.intp)
-        X, components = model.draw(self.blocks_, labels, self.n_features_in_, rng)
+        X, components = self.model_.draw(labels, self.n_features_in_, rng)
         return X, components[:, 0]
 
     def aic(self, X: Any) -> float:
@@ -305,7 +269,6 @@ class SharedKernelDensity(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         return self._criteria(X).bic
 
-    def _criteria(self, X: Any) -> model.Criteria:
+    def _criteria(self, X: Any) -> Criteria:
         log_densities = self.score_samples(X)
-        total = float(log_densities.sum())
-        return model.information_criteria(self.blocks_, total, len(log_densities))
+        return self.model_.criteria(float(log_densities.sum()), len(log_densities))

@@ -7,23 +7,22 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
-from pskem.engine._mixing import log_posterior
+from pskem.engine import workers
 from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._prediction import PosteriorMixin
+from pskem.estimators._prediction import PosteriorMixin, validated
+from pskem.model import Model
 from pskem.structures import FloatArray
-from pskem.training._fitting import draw_seeds
+from pskem.training import draw_seeds
 
 __all__ = ["PartitionEnsemble"]
 
 
-def _same(one: SharedKernelClassifier, other: SharedKernelClassifier) -> bool:
-    if len(one.blocks_) != len(other.blocks_):  # components of other samples may be fewer
-        return False
-    pairs = zip(one.blocks_, other.blocks_, strict=True)
+def _same(one: Model, other: Model) -> bool:
+    pairs = zip(one.blocks, other.blocks, strict=True)
     return all(
         np.array_equal(a.features, b.features) and np.array_equal(a.means, b.means)
         for a, b in pairs
@@ -112,7 +111,9 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         members = self._members()
         for member in members:
             member.fit(X, y, X_val=X_val, y_val=y_val)
-        if len(members) > 1 and all(_same(members[0], member) for member in members[1:]):
+        if len(members) > 1 and all(
+            _same(members[0].model_, member.model_) for member in members[1:]
+        ):
             warnings.warn(
                 f"All {len(members)} members are the same model: their blocks and starts leave"
                 " nothing to chance, and they hold out nothing. Use partition='random' and give the"
@@ -164,7 +165,9 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         log_proba : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        check_is_fitted(self, "estimators_")
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False, order="C")
-        parts = [member._log_posterior(member._unmixed(X)) for member in self.estimators_]
-        return log_posterior(np.mean(parts, axis=0))
+        X = validated(self, X)
+        parts = []
+        for member in self.estimators_:
+            with workers(member.n_jobs) as parallel_map:
+                parts.append(member.model_.log_posterior(X, parallel_map))
+        return log_softmax(np.mean(parts, axis=0), axis=1)

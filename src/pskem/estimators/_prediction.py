@@ -1,24 +1,50 @@
-"""What a fitted shared kernel classifier answers: all from the log likelihoods of its blocks."""
+"""What a fitted shared kernel classifier answers: all from its model."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from pskem import checks, model
-from pskem.engine._mixing import log_posterior
-from pskem.engine._parallel import workers
-from pskem.model import Block
+from pskem import checks
+from pskem.engine import workers
+from pskem.model import HELD, Block, Criteria, Model
 from pskem.structures import FloatArray
-from pskem.training._fitting import draw_seeds, validated
-from pskem.training._weighting import Weighting
-from pskem.unmixing import Unmixing
+from pskem.training import draw_seeds
 
-__all__ = ["BlockPredictor", "PosteriorMixin"]
+__all__ = ["FittedModel", "ModelPredictor", "PosteriorMixin", "all_or_nothing", "validated"]
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Put back what validation stores of the input, if the fit fails or is interrupted.
+
+    Otherwise an estimator that had been fitted would answer for columns that it does not know.
+    """
+    names = ("n_features_in_", "feature_names_in_")
+    before = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            if name in before:
+                setattr(estimator, name, before[name])
+            elif hasattr(estimator, name):
+                delattr(estimator, name)
+        raise
+
+
+def validated(estimator: Any, X: Any) -> FloatArray:
+    """X for a fitted estimator, checked against what it was fitted to."""
+    check_is_fitted(estimator)
+    checked: FloatArray = validate_data(
+        estimator, X, dtype=[np.float64, np.float32], reset=False, order="C"
+    )
+    return checked
 
 
 class PosteriorMixin:
@@ -27,7 +53,7 @@ class PosteriorMixin:
     Needs ``classes_`` and ``predict_log_proba``.
     """
 
-    classes_: NDArray[Any]
+    classes_: Any
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         raise NotImplementedError
@@ -58,19 +84,77 @@ class PosteriorMixin:
         y : ndarray of shape (n_samples,)
         """
         winners = self.predict_log_proba(X).argmax(axis=1)
-        return self.classes_[winners]
+        decided: NDArray[Any] = self.classes_[winners]
+        return decided
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Log posterior probabilities, or log odds where there are two classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        decision : ndarray of shape (n_samples, n_classes) or (n_samples,)
+            With two classes log p(c=1|x) - log p(c=0|x), as scikit-learn's other generative
+            classifiers have it.
+        """
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
 
-class BlockPredictor(PosteriorMixin):
-    """Predictions, densities, samples and criteria of an estimator with fitted blocks.
+class FittedModel:
+    """The model of a fitted estimator, and views of it."""
 
-    Needs ``blocks_``, ``classes_``, ``class_prior_``, ``n_features_in_`` and ``n_jobs``.
+    model_: Model
+
+    n_jobs: int | None
+
+    @property
+    def blocks_(self) -> list[Block]:
+        return list(self.model_.blocks)
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Log density of each sample under the whole model, log p(x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            Of the features that the partition uses; `block_weights_` do not enter.
+        """
+        X = validated(self, X)
+        with workers(self.n_jobs) as parallel_map:
+            return self.model_.log_density(X, parallel_map)
+
+
+class ModelPredictor(FittedModel, PosteriorMixin):
+    """Predictions, densities, samples and criteria of an estimator with a fitted model.
+
+    Needs ``model_``, ``n_features_in_`` and ``n_jobs``.
     """
 
-    blocks_: list[Block]
-    class_prior_: FloatArray
     n_features_in_: int
-    n_jobs: int | None
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        return self.model_.classes
+
+    @property
+    def class_prior_(self) -> FloatArray:
+        return self.model_.priors
+
+    @property
+    def block_weights_(self) -> FloatArray:
+        return self.model_.block_weights
+
+    @property
+    def temperature_(self) -> float:
+        return self.model_.temperature
 
     def block_log_likelihood(self, X: Any) -> FloatArray:
         """Log likelihood of each class under each block, log q_rj(x_r).
@@ -83,33 +167,11 @@ class BlockPredictor(PosteriorMixin):
         -------
         log_likelihood : ndarray of shape (n_samples, n_blocks, n_classes)
             Its sum over the blocks is :meth:`class_log_likelihood`; decisions weigh it by
-            `block_weights_` first. With ``partition="ica"`` these are densities of the components,
-            and ``unmixing_.log_det`` completes the sum.
+            `block_weights_` first.
         """
-        return self._block_log_likelihood(self._features(X))
-
-    @property
-    def _unmixing(self) -> Unmixing | None:
-        # Models that were saved by versions without it have none.
-        return getattr(self, "unmixing_", None)
-
-    def _features(self, X: Any) -> FloatArray:
-        """X as the blocks take it: validated and, where the model has an unmixing, unmixed."""
-        return self._unmixed(validated(self, X))
-
-    def _unmixed(self, X: FloatArray) -> FloatArray:
-        """The same for X that has been validated."""
-        return X if self._unmixing is None else self._unmixing.components(X)
-
-    @property
-    def _log_det(self) -> float:
-        """What makes a log density of that which the blocks take one of X."""
-        return 0.0 if self._unmixing is None else self._unmixing.log_det
-
-    def _block_log_likelihood(self, X: FloatArray) -> FloatArray:
-        """The one hook from which every prediction follows, for X as the blocks take it."""
+        X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
-            return model.block_log_likelihoods(self.blocks_, X, parallel_map)
+            return self.model_.log_likelihood(X, parallel_map)
 
     def class_log_likelihood(self, X: Any) -> FloatArray:
         """Log likelihood of each class, log p(x|c=j).
@@ -121,10 +183,9 @@ class BlockPredictor(PosteriorMixin):
         Returns
         -------
         log_likelihood : ndarray of shape (n_samples, n_classes)
-            Of the features that the partition uses. With ``partition="ica"`` and features that
-            are linearly dependent, it is that of the components, because X has no density.
+            Of the features that the partition uses.
         """
-        return self.block_log_likelihood(X).sum(axis=1) + self._log_det
+        return self.block_log_likelihood(X).sum(axis=1)
 
     def predict_joint_log_proba(self, X: Any) -> FloatArray:
         """Joint log density of each class and the sample, log p(c=j) + log p(x|c=j).
@@ -139,21 +200,7 @@ class BlockPredictor(PosteriorMixin):
             Each block counts by its weight in `block_weights_`; with weights other than one it is
             a score from which decisions follow, and no density.
         """
-        return self._joint(self._features(X)) + self._log_det
-
-    @property
-    def _weighting(self) -> Weighting:
-        # Models that were saved by versions without them have neither weights nor temperature.
-        weights = getattr(self, "block_weights_", np.ones(len(self.blocks_)))
-        return Weighting(weights, getattr(self, "temperature_", 1.0))
-
-    def _joint(self, X: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return self._weighting.joint(self._block_log_likelihood(X), np.log(self.class_prior_))
-
-    def _log_posterior(self, X: FloatArray) -> FloatArray:
-        """For X as the blocks take it."""
-        return log_posterior(self._joint(X) / self._weighting.temperature)
+        return self.model_.joint(self.block_log_likelihood(X))
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log posterior probabilities of the classes.
@@ -167,23 +214,9 @@ class BlockPredictor(PosteriorMixin):
         log_proba : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return self._log_posterior(self._features(X))
-
-    def score_samples(self, X: Any) -> FloatArray:
-        """Log density of each sample under the whole model, log p(x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_samples,)
-            Of the features that the partition uses, as :meth:`class_log_likelihood`;
-            `block_weights_` do not enter.
-        """
-        with np.errstate(divide="ignore"):
-            return logsumexp(self.class_log_likelihood(X) + np.log(self.class_prior_), axis=1)
+        X = validated(self, X)
+        with workers(self.n_jobs) as parallel_map:
+            return self.model_.log_posterior(X, parallel_map)
 
     def responsibilities(self, X: Any, y: Any = None) -> list[FloatArray]:
         """Posterior probabilities of the kernels of each block.
@@ -201,13 +234,13 @@ class BlockPredictor(PosteriorMixin):
         responsibilities : list of ndarray of shape (n_samples, n_components)
             One array per block; rows sum to one.
         """
-        X = self._features(X)
-        if y is None:
-            posterior = np.exp(self._log_posterior(X))
-        else:
-            posterior = np.eye(len(self.classes_))[self._known(X, y)]
+        X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
-            return model.responsibilities(self.blocks_, X, posterior, parallel_map)
+            if y is None:
+                posterior = np.exp(self.model_.log_posterior(X, parallel_map))
+            else:
+                posterior = np.eye(len(self.classes_))[self._known(X, y)]
+            return self.model_.responsibilities(X, posterior, parallel_map)
 
     def _known(self, X: FloatArray, y: Any) -> NDArray[np.intp]:
         if y is None:
@@ -237,7 +270,7 @@ class BlockPredictor(PosteriorMixin):
             accepts no NaN.
         y : ndarray of shape (n_samples,)
         """
-        check_is_fitted(self, "blocks_")
+        check_is_fitted(self)
         checks.check_integer("n_samples", n_samples, 1)
         rng = np.random.default_rng(draw_seeds(random_state, 4))
         if classes is None:
@@ -252,24 +285,17 @@ class BlockPredictor(PosteriorMixin):
                     f" n_samples={n_samples} samples."
                 )
             labels = checks.check_labels(given, self.classes_, "classes")
-        if self._unmixing is None:
-            X, _ = model.draw(self.blocks_, labels, self.n_features_in_, rng)
-        else:
-            components, _ = model.draw(self.blocks_, labels, self._unmixing.n_components, rng)
-            X = self._unmixing.features(components)
+        X, _ = self.model_.draw(labels, self.n_features_in_, rng)
         return X, self.classes_[labels]
 
-    def _criteria(self, X: Any, y: Any) -> model.Criteria:
-        X = self._features(X)
-        labels = self._known(X, y)
-        log_likelihood = self._block_log_likelihood(X).sum(axis=1) + self._log_det
-        total = float(log_likelihood[np.arange(len(X)), labels].sum())  # log p(X | C)
-        return model.information_criteria(self.blocks_, total, len(X))
+    def _criteria(self, X: Any, y: Any) -> Criteria:
+        log_likelihood = self.class_log_likelihood(X)
+        labels = self._known(log_likelihood, y)
+        own = log_likelihood[np.arange(len(labels)), labels]
+        return self.model_.criteria(float(own.sum()), len(labels))  # of log p(X | C)
 
     def aic(self, X: Any, y: Any) -> float:
         """Akaike's information criterion of log p(X|C); lower is better.
-
-        An unmixing (``partition="ica"``) is taken as given: it adds no parameters.
 
         Parameters
         ----------
@@ -284,8 +310,6 @@ class BlockPredictor(PosteriorMixin):
 
     def bic(self, X: Any, y: Any) -> float:
         """Bayesian information criterion of log p(X|C); lower is better.
-
-        An unmixing (``partition="ica"``) is taken as given: it adds no parameters.
 
         Parameters
         ----------
@@ -307,18 +331,17 @@ class BlockPredictor(PosteriorMixin):
         Returns
         -------
         block : Block
-            With all features that the partition uses, in the order of the columns; with
-            ``partition="ica"``, with all components.
+            With all features that the partition uses, in the order of the columns.
 
         Raises
         ------
         ValueError
             If there would be more than 10,000 components.
         """
-        check_is_fitted(self, "blocks_")
-        return model.expand(self.blocks_)
+        check_is_fitted(self)
+        return self.model_.expand()
 
-    def shared_proportion(self, threshold: float = model.HELD) -> float:
+    def shared_proportion(self, threshold: float = HELD) -> float:
         """How much of the kernels is shared: N_S / N_T of the paper.
 
         A class holds a kernel if its weight is at least the threshold. N_T counts all pairs of a
@@ -333,6 +356,6 @@ class BlockPredictor(PosteriorMixin):
         -------
         proportion : float between 0 and 1
         """
-        check_is_fitted(self, "blocks_")
+        check_is_fitted(self)
         checks.check_real("threshold", threshold, 0.0, 1.0, strict=True)
-        return model.shared_proportion(self.blocks_, threshold)
+        return self.model_.shared_proportion(threshold)

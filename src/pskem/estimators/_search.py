@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,9 +13,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from pskem import checks
-from pskem.blocks._partition import partition_features
+from pskem.blocks import partition_features
+from pskem.engine import canonical_order
 from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._prediction import BlockPredictor
+from pskem.estimators._prediction import ModelPredictor, all_or_nothing
 from pskem.estimators._selection import (
     SHRINKAGE_FACTORS,
     Candidate,
@@ -26,25 +28,15 @@ from pskem.estimators._selection import (
     search,
 )
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training._fitting import all_or_nothing, draw_seeds
-from pskem.training._loop import split
+from pskem.training import Shrinkage, draw_seeds, split
 
 __all__ = ["SharedKernelClassifierCV"]
 
 #: Samples of a class that a search on a part of the samples keeps, if there are so many.
 FEWEST_OF_A_CLASS = 10
-#: Fitted attributes of the best estimator from which predictions follow.
-TAKEN = (
-    "block_weights_",
-    "blocks_",
-    "class_prior_",
-    "classes_",
-    "temperature_",
-    "unmixing_",
-)
 
 
-class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
+class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
     """Shared kernel classifier whose size is chosen by cross-validation or BIC.
 
     Settings are tried one after the other, the likely ones first, until the time is used up; the
@@ -97,7 +89,7 @@ class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
         and ``seconds``, in the order of the trials' ranks.
     n_candidates_ : int
         Settings that there were to try.
-    classes_, class_prior_, blocks_, block_weights_, temperature_, unmixing_
+    model_, classes_, class_prior_, blocks_, block_weights_, temperature_
         Those of the best estimator.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -164,19 +156,16 @@ class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
             check_classification_targets(y)
             (seed,) = draw_seeds(self.random_state)
             base = self._base(seed)
-            classes, labels = np.unique(y, return_inverse=True)
+            _, labels = np.unique(y, return_inverse=True)
             counts = np.bincount(labels)
             rows = np.arange(len(y))
             if len(rows) > self.max_samples:
-                _, rows = split(X, labels, self.max_samples / len(rows), len(classes), seed)
+                _, rows = _split(X, labels, self.max_samples / len(rows), seed)
                 rows = _with_rare(rows, labels, counts)
             share = len(rows) / len(y)
-            wide = X.shape[1]
-            if isinstance(base.partition, str) and base.partition == "ica":
-                wide = int(np.linalg.matrix_rank(X[rows] - X[rows].mean(axis=0)))
             candidates = make_candidates(
                 np.maximum(1, (counts * share).astype(np.intp)),
-                max(1, wide),
+                X.shape[1],
                 **{name: self._values(name) for name in Candidate._fields},
                 factors=(1.0,) if self.selection == "bic" else SHRINKAGE_FACTORS,
             )
@@ -194,15 +183,14 @@ class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
                 self._report,
             )
             best = trials[0]
-            model = clone(base).set_params(**best.candidate._asdict())
+            model = _configured(base, best.candidate)
             model.fit(frame, y)
         self.best_estimator_ = model
         self.best_params_ = best.candidate._asdict()
         self.best_score_ = best.merit[0]
         self.cv_results_ = _results(trials)
         self.n_candidates_ = len(candidates)
-        for name in TAKEN:
-            setattr(self, name, getattr(model, name))
+        self.model_ = model.model_
         return self
 
     def _check_parameters(self) -> None:
@@ -250,17 +238,17 @@ class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
     ) -> Callable[[Candidate], Trial]:
         if self.selection == "bic":
             whole = Fold(X, y, X, y)
-            return by_bic(lambda c: [(clone(base).set_params(**c._asdict()), whole)])
+            return by_bic(lambda c: [(_configured(base, c), whole)])
         folds = [Fold(X[a], y[a], X[b], y[b]) for a, b in self._splits(X, y, seed)]
-        return by_folds(lambda c: ((clone(base).set_params(**c._asdict()), fold) for fold in folds))
+        return by_folds(lambda c: ((_configured(base, c), fold) for fold in folds))
 
     def _splits(self, X: FloatArray, y: NDArray[Any], seed: int) -> list[tuple[Any, Any]]:
         from sklearn.model_selection import StratifiedKFold, check_cv
 
         if isinstance(self.cv, float | np.floating):
             checks.check_real("cv", self.cv, 0.0, 1.0, strict=True)
-            classes, labels = np.unique(y, return_inverse=True)
-            train, test = split(X, labels, float(self.cv), len(classes), seed)
+            _, labels = np.unique(y, return_inverse=True)
+            train, test = _split(X, labels, float(self.cv), seed)
             if not len(test):
                 raise ValueError(
                     f"cv={self.cv} of {len(y)} samples leaves none to judge by. Use a larger"
@@ -285,6 +273,24 @@ class SharedKernelClassifierCV(BlockPredictor, ClassifierMixin, BaseEstimator):
         if self.verbose:
             settings = ", ".join(f"{k}={v}" for k, v in trial.candidate._asdict().items())
             print(f"{settings}: {trial.merit[0]:.4f} in {trial.seconds:.1f} s, {left} left")
+
+
+def _configured(base: SharedKernelClassifier, candidate: Candidate) -> SharedKernelClassifier:
+    """A copy of the classifier with the candidate's settings."""
+    settings = candidate._asdict()
+    if isinstance(base.shrinkage, Shrinkage):
+        settings["shrinkage"] = replace(base.shrinkage, samples=candidate.shrinkage)
+    model: SharedKernelClassifier = clone(base).set_params(**settings)
+    return model
+
+
+def _split(
+    X: FloatArray, labels: NDArray[np.intp], fraction: float, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows to train on and rows to hold out, whatever their order in X."""
+    order = canonical_order(X, labels)
+    kept, held_out = split(labels[order], fraction, int(labels.max()) + 1, seed)
+    return order[kept], order[held_out]
 
 
 def _results(trials: Sequence[Trial]) -> dict[str, Any]:

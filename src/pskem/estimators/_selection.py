@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from pskem.blocks._partition import partition_features
+from pskem.blocks import partition_features
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training._defaults import suggest_n_components, suggest_shrinkage
+from pskem.training import Shrinkage, suggest_n_components
 
 __all__ = [
     "Candidate",
@@ -84,7 +84,7 @@ def make_candidates(
         if numbers is None:
             most = max(L, N // SAMPLES_PER_KERNEL)
             numbers = sorted({usual, *(k * L for k in PER_CLASS if k * L <= most)})
-        usual_shrinkage = suggest_shrinkage(m)
+        usual_shrinkage = Shrinkage().amount(m)
         amounts = [factor * usual_shrinkage for factor in factors]
         if shrinkage is not None:
             amounts = [usual_shrinkage if nu == "auto" else float(nu) for nu in shrinkage]

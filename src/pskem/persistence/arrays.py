@@ -1,4 +1,4 @@
-"""Arrays as bytes, in NumPy's own format, and the order in which they lie in memory."""
+"""Arrays as bytes in NumPy's own format, and their memory layout."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 __all__ = ["PLAIN_KINDS", "ArrayError", "from_bytes", "layout_of", "to_bytes", "with_layout"]
 
-#: Kinds of data that hold plain values: booleans, integers, floats, text and bytes.
+#: Kinds of plain values: booleans, integers, floats, text and bytes.
 PLAIN_KINDS = "biufUS"
-#: How much larger than its content the memory of a view may be.
+#: Largest memory of a view, relative to its content.
 SPARSEST = 64
 
 
 class ArrayError(ValueError):
-    """Bytes that are no plain array."""
+    """The bytes are not a plain array."""
 
 
 def to_bytes(array: NDArray[Any]) -> bytes:
@@ -28,7 +28,7 @@ def to_bytes(array: NDArray[Any]) -> bytes:
 
 
 def from_bytes(content: bytes) -> NDArray[Any]:
-    """An array, whose bytes must be as many as its header says before it is made."""
+    """Read an array, after checking that its size is what its header says."""
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ArrayError("is of another version")
@@ -42,10 +42,10 @@ def from_bytes(content: bytes) -> NDArray[Any]:
 
 
 def layout_of(array: NDArray[Any]) -> list[int] | None:
-    """Strides of an array that is a view of a larger one; None if it is contiguous.
+    """Strides of a view of a larger array; None if the array is contiguous.
 
-    Matrix products depend on them in the last bits. A view of a much larger array, or one that
-    overlaps itself, is taken by its values alone.
+    The last bits of matrix products depend on the strides. For a view of a much larger array, or
+    one that overlaps itself, the result is None and only the values are kept.
     """
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return None
@@ -54,7 +54,7 @@ def layout_of(array: NDArray[Any]) -> list[int] | None:
 
 
 def _can_have(array: NDArray[Any], strides: list[int]) -> bool:
-    """Whether an array of these strides would not overlap itself and not be much larger."""
+    """Whether an array with these strides does not overlap itself and is not too sparse."""
     if len(strides) != array.ndim:
         return False
     extent = array.itemsize
@@ -66,7 +66,7 @@ def _can_have(array: NDArray[Any], strides: list[int]) -> bool:
 
 
 def with_layout(array: NDArray[Any], strides: Any) -> NDArray[Any]:
-    """The same values in an array of these strides."""
+    """Copy the values to an array with these strides."""
     whole = isinstance(strides, list) and all(type(stride) is int for stride in strides)
     if not whole or not _can_have(array, strides):
         raise ArrayError(f"cannot have the strides {strides!r}")

@@ -1,20 +1,17 @@
-"""Objects to a tree of JSON values and a list of arrays, and back. A closed set of types."""
+"""Convert objects of known types to a tree of JSON values and a list of arrays, and back."""
 
 from __future__ import annotations
 
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.model import Block
 from pskem.persistence.arrays import PLAIN_KINDS, layout_of, with_layout
-from pskem.persistence.types import known_name, known_type
-from pskem.unmixing import Unmixing
+from pskem.persistence.types import VALUES, field_names, known_name, known_type
 
 __all__ = ["CodecError", "Tree", "decode", "encode"]
 
@@ -30,19 +27,17 @@ NUMBER_TYPES: dict[str, type[Any]] = {
     "int64": np.int64,
     "int32": np.int32,
 }
-#: Immutable values of ours that fitted models hold, by their tags.
-VALUES: dict[str, type[Any]] = {"block": Block, "unmixing": Unmixing}
 #: Attributes that belong to a process, not to a model.
 TRANSIENT = frozenset({"_skl_callbacks", "_callback_fit_ctx", "_parent_callback_ctx"})
 DEEPEST = 50
 
 
 class CodecError(ValueError):
-    """Something that a model file cannot hold, or that no model file should."""
+    """A value cannot be stored in a model file, or a file holds an invalid one."""
 
 
 def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: int = 0) -> Tree:
-    """The tree of a value; arrays are appended to the list and referred to by position."""
+    """Tree of a value; arrays are appended to the list, and the tree refers to their index."""
     if depth > DEEPEST:
         raise CodecError(f"{where} is nested too deeply to be saved, or refers to itself.")
 
@@ -85,7 +80,7 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
         return {"random_state": [_append(keys, arrays), position, has_gauss, gauss]}
     for tag, known in VALUES.items():
         if kind is known:
-            state = {field.name: getattr(value, field.name) for field in fields(known)}
+            state = {name: getattr(value, name) for name in field_names(known)}
             return {tag: {name: inner(part, f".{name}") for name, part in state.items()}}
     name = known_name(value)
     if name is not None:
@@ -117,7 +112,7 @@ def _append(array: NDArray[Any], arrays: list[NDArray[Any]]) -> int:
 
 
 def _check_estimator(name: str, state: dict[str, Any], where: str) -> None:
-    """Refuse what would make a plain estimator reach for other files."""
+    """Refuse settings that would make an estimator read other files."""
     if state.get("memory") is not None:
         raise CodecError(
             f"{where} ({name}) caches in memory={state['memory']!r}, from which a fit would load"
@@ -126,7 +121,7 @@ def _check_estimator(name: str, state: dict[str, Any], where: str) -> None:
 
 
 def decode(tree: Tree, arrays: list[NDArray[Any] | None], depth: int = 0) -> Any:
-    """The value of a tree. Raises CodecError for anything that :func:`encode` does not make."""
+    """Value of a tree. Raises CodecError for trees that :func:`encode` cannot produce."""
     if depth > DEEPEST:
         raise CodecError("it is nested too deeply")
 
@@ -147,7 +142,7 @@ def decode(tree: Tree, arrays: list[NDArray[Any] | None], depth: int = 0) -> Any
 
 
 Inner = Callable[[Tree], Any]
-#: Each is there to be taken once.
+#: Each array is taken once and then replaced by None.
 Arrays = list[NDArray[Any] | None]
 
 
@@ -207,7 +202,7 @@ def _decode_random_state(tree: Any, arrays: Arrays, inner: Inner) -> np.random.R
 def _decode_value(tree: Any, arrays: Arrays, inner: Inner) -> Any:
     tag = next(iter(tree))
     state = {name: inner(part) for name, part in tree[tag].items()}
-    if set(state) != {field.name for field in fields(VALUES[tag])}:
+    if set(state) != set(field_names(VALUES[tag])):
         raise CodecError(f"it holds a {tag} with {', '.join(sorted(state))}")
     return VALUES[tag](**state)
 
@@ -219,7 +214,7 @@ def _decode_estimator(tree: Any, arrays: Arrays, inner: Inner) -> Any:
         raise CodecError(f"it holds a {name!r}, which is not among the known estimators")
     state = {str(key): inner(part) for key, part in tree["state"].items()}
     _check_estimator(str(name), state, "it")
-    # What a later version of scikit-learn added stands at its default.
+    # Parameters that a later version of scikit-learn added get their defaults.
     for parameter in inspect.signature(cls).parameters.values():
         if parameter.name not in state and parameter.default is parameter.empty:
             raise CodecError(f"it holds a {name} without {parameter.name}")

@@ -1,4 +1,4 @@
-"""The file around a model: a zip archive of one JSON text and plain arrays, sealed by a digest."""
+"""Model files: a zip archive of one JSON text and plain arrays, with a checksum."""
 
 from __future__ import annotations
 
@@ -11,19 +11,44 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from pskem.files import atomic_write
+from pskem.files import atomic_write, check_kind, check_place
 from pskem.persistence.arrays import ArrayError, from_bytes, to_bytes
-from pskem.persistence.codec import CodecError, decode, encode
-from pskem.persistence.types import known_name
+from pskem.persistence.codec import CodecError, Tree, decode, encode
+from pskem.persistence.types import stands_alone
 from pskem.version import __version__
 
-__all__ = ["FORMAT_VERSION", "Header", "ModelFileError", "load", "read_header", "save"]
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from pskem import estimators
+
+    #: What a model file may hold: an estimator of ours, or a pipeline or a step of scikit-learn's.
+    Saved: TypeAlias = (
+        estimators.PartitionEnsemble
+        | estimators.SharedKernelClassifier
+        | estimators.SharedKernelClassifierCV
+        | estimators.SharedKernelDensity
+        | BaseEstimator
+    )
+
+Kind = TypeVar("Kind")
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Header",
+    "ModelFileError",
+    "check_model_place",
+    "load",
+    "load_with_header",
+    "read_header",
+    "save",
+]
 
 FORMAT_VERSION = 1
 MANIFEST = "pskem-model.json"
@@ -34,15 +59,15 @@ ENCRYPTED = 0x1
 
 
 class ModelFileError(ValueError):
-    """A file that is no model file, is damaged, or cannot be read by this version."""
+    """The file is not a model file, is damaged, or needs another version of pskem."""
 
 
 class Header(NamedTuple):
-    """What a model file says of itself.
+    """Header of a model file.
 
     format_version : int
-    versions : of python, numpy, scikit-learn and pskem that wrote it
-    metadata : what :func:`save` was given
+    versions : versions of Python, NumPy, scikit-learn and pskem that wrote it
+    metadata : the metadata given to :func:`save`
     """
 
     format_version: int
@@ -50,27 +75,34 @@ class Header(NamedTuple):
     metadata: dict[str, Any]
 
 
-def save(model: Any, path: Any, *, metadata: dict[str, Any] | None = None) -> None:
+def save(
+    model: Any, path: Any, *, metadata: dict[str, Any] | None = None, overwrite: bool = False
+) -> None:
     """Save a model, or a pipeline that ends in one, to a file that holds nothing but data.
 
-    The file appears whole or not at all. What comes back from :func:`load` predicts the same bits.
-    Loading executes nothing: there is no pickle in the file, and types are looked up by name in a
-    fixed list.
+    The file appears whole or not at all. It replaces a model file, so that a script can be run
+    again, but no other file: a slip such as ``save(model, "data.csv")`` loses nothing. What comes
+    back from :func:`load` predicts the same bits. Loading executes nothing: there is no pickle in
+    the file, and types are looked up by name in a fixed list.
 
     Parameters
     ----------
     model : estimator
         One of pskem's, or one of scikit-learn's pipelines, column transformers, scalers, encoders,
-        imputers and decompositions.
+        imputers and decompositions; also a bare :class:`Model`, or the state of a training.
     path : path-like
-        By custom it ends in ``.pskem``.
+        By convention it ends in ``.pskem``.
     metadata : dict or None, default=None
         Plain values (JSON) to keep with the model; :func:`read_header` returns them.
+    overwrite : bool, default=False
+        Whether to replace also a file that is no model file.
 
     Raises
     ------
+    FileExistsError
+        If there is a file at the path that is neither a model file nor empty.
     ValueError
-        If the model holds something that a model file cannot, such as a function.
+        If the model holds something that cannot be stored, such as a function.
 
     Examples
     --------
@@ -85,9 +117,10 @@ def save(model: Any, path: Any, *, metadata: dict[str, Any] | None = None) -> No
     >>> bool((same.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
+    check_model_place(path, overwrite)
     arrays: list[NDArray[Any]] = []
     tree = encode(model, arrays)
-    if known_name(model) is None:
+    if not stands_alone(model):
         raise CodecError(f"A model file holds an estimator, not a {type(model).__name__}.")
     try:
         manifest = json.dumps(
@@ -112,12 +145,30 @@ def save(model: Any, path: Any, *, metadata: dict[str, Any] | None = None) -> No
     atomic_write(path, body + _digest(body))
 
 
-def load(path: Any) -> Any:
+def check_model_place(path: Any, overwrite: bool = False) -> None:
+    """Raise what :func:`save` would raise for this path, before work is done for it."""
+    check_place(path)
+    if not overwrite:
+        check_kind(path, "a model file", lambda file: _is_model(file.open("rb")))
+
+
+@overload
+def load(path: Any) -> Saved: ...
+
+
+@overload
+def load(path: Any, kind: type[Kind]) -> Kind: ...
+
+
+def load(path: Any, kind: type[Any] | None = None) -> Any:
     """Load a model that :func:`save` wrote. Nothing in the file is executed.
 
     Parameters
     ----------
     path : path-like
+    kind : type or None, default=None
+        What the file should hold, such as SharedKernelClassifier or Pipeline. It also tells type
+        checkers and editors what is returned.
 
     Returns
     -------
@@ -127,27 +178,36 @@ def load(path: Any) -> Any:
     ------
     ModelFileError
         If the file is no model file, is truncated or altered, holds anything but the known types,
-        or was written by a version whose format this one does not know.
+        or another one than `kind`, or was written by a version whose format this one does not know.
 
     Warns
     -----
     UserWarning
         If the file was saved with another minor version of scikit-learn.
     """
-    manifest, archive = _open(path)
+    model: Any = load_with_header(path)[0]
+    if kind is not None and not isinstance(model, kind):
+        last = f" that ends in a {type(model[-1]).__name__}" if hasattr(model, "steps") else ""
+        raise ModelFileError(f"{path} holds a {type(model).__name__}{last}, not a {kind.__name__}.")
+    return model
+
+
+def load_with_header(path: Any) -> tuple[Saved, Header]:
+    """What :func:`load` and :func:`read_header` return, from one reading of the file."""
+    header, tree, archive = _open(path)
     with archive, _refusing(path):
         arrays: list[NDArray[Any] | None] = [
             _array(archive, i) for i in range(len(archive.namelist()) - 1)
         ]
-        model = decode(manifest["model"], arrays)
-        if known_name(model) is None:
+        model = decode(tree, arrays)
+        if not stands_alone(model):
             raise CodecError("it holds no estimator")
-    _warn_of_other_versions(path, manifest["versions"])
-    return model
+    _warn_of_other_versions(path, header.versions)
+    return model, header
 
 
 def read_header(path: Any) -> Header:
-    """What a model file says of itself, without making the model.
+    """Read the header of a model file, without loading the model.
 
     Parameters
     ----------
@@ -158,21 +218,20 @@ def read_header(path: Any) -> Header:
     header : Header
         With `format_version`, `versions` and `metadata`.
     """
-    manifest, archive = _open(path)
+    header, _, archive = _open(path)
     archive.close()
-    return Header(manifest["format_version"], manifest["versions"], manifest["metadata"])
+    return header
 
 
-def _open(path: Any) -> tuple[dict[str, Any], zipfile.ZipFile]:
-    """The manifest and the archive of a file whose digest is right."""
+def _open(path: Any) -> tuple[Header, Tree, zipfile.ZipFile]:
+    """The header, the tree of the model and the archive of a file whose digest is right."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no model file {path}.") from None
     except IsADirectoryError:
         raise ModelFileError(f"{path} is a folder, not a model file.") from None
-    # A zip archive begins with the header of its first member, whose name stands at byte 30.
-    if content[:2] != b"PK" or content[30 : 30 + len(MANIFEST)] != MANIFEST.encode():
+    if not _is_model(io.BytesIO(content)):
         raise ModelFileError(f"{path} is not a model file of pskem.")
     body, digest = content[:-DIGEST_LENGTH], content[-DIGEST_LENGTH:]
     if _digest(body) != digest:
@@ -192,11 +251,19 @@ def _open(path: Any) -> tuple[dict[str, Any], zipfile.ZipFile]:
         )
     with _refusing(path):
         _check_manifest(manifest)
-    return manifest, archive
+    return Header(version, manifest["versions"], manifest["metadata"]), manifest["model"], archive
+
+
+def _is_model(stream: BinaryIO) -> bool:
+    """Whether a file begins as model files do, also those of other versions or damaged ones."""
+    with stream:
+        begin = stream.read(30 + len(MANIFEST))
+    # A zip archive begins with the header of its first member, whose name stands at byte 30.
+    return begin[:2] == b"PK" and begin[30:] == MANIFEST.encode()
 
 
 def _check_members(archive: zipfile.ZipFile) -> None:
-    """Only what belongs there, and nothing that grows when it is read."""
+    """Refuse unexpected members, and compressed ones, which could grow without limit."""
     members = archive.infolist()
     expected = [MANIFEST, *map(_array_name, range(len(members) - 1))]
     if [member.filename for member in members] != expected:
@@ -220,7 +287,7 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
 
 @contextmanager
 def _refusing(path: Any) -> Iterator[None]:
-    """Turn whatever is wrong inside a file, which somebody must have meant, into one error."""
+    """Turn any error in a file with a valid checksum into a ModelFileError."""
     try:
         yield
     except Exception as error:
@@ -244,7 +311,7 @@ def _array_name(i: int) -> str:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """Without the time of day: the same model gives the same file."""
+    """Zip entry with a fixed date, so that the same model gives the same file."""
     return zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
 
 
@@ -258,7 +325,7 @@ def _versions() -> dict[str, str]:
 
 
 def _warn_of_other_versions(path: Any, written: dict[str, str]) -> None:
-    """scikit-learn promises nothing about the attributes of another version's estimators."""
+    """Warn if the file was saved with another minor version of scikit-learn."""
     here = _versions()["scikit-learn"]
     there = str(written.get("scikit-learn"))
     if there.split(".")[:2] != here.split(".")[:2]:
@@ -267,5 +334,5 @@ def _warn_of_other_versions(path: Any, written: dict[str, str]) -> None:
             " the attributes of its own estimators in another way. Check the predictions, or"
             " install the version that saved it.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,  # the caller of load, or of what calls load_with_header
         )

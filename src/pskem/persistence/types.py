@@ -1,19 +1,50 @@
-"""The types that a model file may hold. A file names them; it never says where they come from."""
+"""The types that a model file may hold. A file has their names, never their import paths."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["known_name", "known_type"]
+from pskem import starts, structures
+from pskem.engine import Coordinates, Health, Kernels, Statistics, Step, Summary
+from pskem.model import Block, Model
+from pskem.training import Refined, Shrinkage, State, Verdict
+
+__all__ = ["VALUES", "field_names", "known_name", "known_type", "stands_alone"]
+
+#: Immutable values of ours that fitted models and trainings hold, by their tags.
+VALUES: dict[str, type[Any]] = {
+    "block": Block,
+    "class_kmeans": starts.ClassKMeans,
+    "coordinates": Coordinates,
+    "health": Health,
+    "kdtree": starts.KDTree,
+    "kernels": Kernels,
+    "kmeans": starts.KMeans,
+    "model": Model,
+    "refined": Refined,
+    "shrinkage": Shrinkage,
+    "start": starts.Start,
+    "state": State,
+    "statistics": Statistics,
+    "step": Step,
+    "summary": Summary,
+    "uniform": starts.Uniform,
+    "unsupervised_em": starts.UnsupervisedEM,
+    "verdict": Verdict,
+    **{f"structure_{name}": type(value) for name, value in structures.STRUCTURES.items()},
+}
 
 _MODULES = {
-    "pskem.estimators": ["SharedKernelClassifier"],
-    "pskem.estimators._search": ["SharedKernelClassifierCV"],
-    "pskem.estimators._density": ["SharedKernelDensity"],
-    "pskem.estimators._ensemble": ["PartitionEnsemble"],
-    "pskem.preprocessing.images": ["Deskew", "Downsample", "ImageNormalizer"],
+    "pskem.estimators": [
+        "PartitionEnsemble",
+        "SharedKernelClassifier",
+        "SharedKernelClassifierCV",
+        "SharedKernelDensity",
+    ],
+    "pskem.preprocessing": ["Deskew", "Downsample", "ImageNormalizer", "IndependentComponents"],
     "sklearn.compose": ["ColumnTransformer"],
     "sklearn.decomposition": ["PCA", "FactorAnalysis", "FastICA", "TruncatedSVD"],
     "sklearn.discriminant_analysis": ["LinearDiscriminantAnalysis"],
@@ -40,7 +71,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 @cache
 def known_type(name: str) -> type[Any] | None:
-    """The estimator of this name, imported from where this table says; None if it has none."""
+    """Import the estimator of this name; None if it is not in the table."""
     if name not in _HOME:
         return None
     found: type[Any] = getattr(import_module(_HOME[name]), name)
@@ -48,6 +79,17 @@ def known_type(name: str) -> type[Any] | None:
 
 
 def known_name(value: Any) -> str | None:
-    """The name under which a file holds this estimator, or None: subclasses are not known."""
+    """Name of this estimator in a model file; None for unknown types and for subclasses."""
     name = type(value).__name__
     return name if known_type(name) is type(value) else None
+
+
+def stands_alone(value: Any) -> bool:
+    """Whether a file may hold this and nothing around it: an estimator, a model, a training."""
+    return known_name(value) is not None or type(value) in (Model, Refined, State)
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of one of the values: a frozen dataclass or a NamedTuple."""
+    named: tuple[str, ...] = getattr(kind, "_fields", ())
+    return named or tuple(field.name for field in fields(kind))

@@ -1,4 +1,4 @@
-"""What is done to images, as functions of arrays of images."""
+"""Deskewing and downsampling, as functions of arrays of images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Slant(NamedTuple):
 
 
 def measure_slant(images: FloatArray) -> Slant:
-    """The moments of images (n, h, w); an image without mass is upright and in the middle."""
+    """Slant of images (n, h, w); an empty image counts as upright and centred."""
     _, h, w = images.shape
     rows, columns = np.arange(h, dtype=images.dtype), np.arange(w, dtype=images.dtype)
     by_row, by_column = images.sum(axis=2), images.sum(axis=1)  # (n, h), (n, w)
@@ -43,10 +43,10 @@ def measure_slant(images: FloatArray) -> Slant:
 
 
 def straighten(images: FloatArray, slant: Slant) -> FloatArray:
-    """Shear images (n, c, h, w) upright and move their mass to the middle, by linear interpolation.
+    """Shear images (n, c, h, w) upright and centre their mass, with bilinear interpolation.
 
-    What comes from outside an image is zero. Rows move as a whole and by the same amount, then
-    each row moves within itself, so two linear interpolations give the bilinear one.
+    Pixels outside an image are zero. All rows move down by the same amount, then each row moves
+    sideways, so two linear interpolations give the bilinear one.
     """
     n, c, h, w = images.shape
     down = slant.row - (h - 1) / 2  # (n,)
@@ -70,9 +70,9 @@ def straighten(images: FloatArray, slant: Slant) -> FloatArray:
 def _neighbours(
     position: FloatArray, size: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
-    """The two neighbours of positions on a line of so many pixels, and the share of the second.
+    """Indices of the pixels on both sides of each position, and the weight of the second.
 
-    Neighbours outside the line have index ``size``.
+    Pixels outside the line of ``size`` pixels have index ``size``.
     """
     below = np.floor(position)
     fraction = position - below

@@ -1,4 +1,4 @@
-"""Transformers of flattened images, in scikit-learn's manner."""
+"""scikit-learn transformers for flattened images."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ __all__ = ["Deskew", "Downsample", "ImageNormalizer"]
 
 FloatArray = NDArray[np.floating]
 
-#: Images that are worked on at a time: their arrays should stay in cache.
+#: Images processed at a time, so that their arrays stay in cache.
 BATCH = 256
 SCOPES = ("global", "pixel", "image")
 
 
 class Deskew(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Set images upright: shear away their slant and move their mass to the middle.
+    """Deskew images: shear them upright and centre their mass.
 
-    The slant is that of the principal direction of the mass, from the image's moments up to order
-    two, as LeCun et al. (1998) did for MNIST. Pixels are interpolated linearly.
+    The slant is computed from the image's moments up to order two, as LeCun et al. (1998) did for
+    MNIST. Pixels are interpolated bilinearly.
 
     Parameters
     ----------
     shape : tuple of int or None, default=None
         Shape of an image, (height, width) or (planes, height, width); planes move together. None
-        takes images to be square and of one plane. One -1 stands for whatever remains.
+        assumes square images of one plane. One number may be -1 and is then inferred.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Deskew(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.shape = shape
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the shape of the images; nothing else depends on the data.
+        """Learn the shape of the images, and nothing else.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Deskew(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Set images upright.
+        """Deskew images.
 
         Parameters
         ----------
@@ -100,24 +100,24 @@ class Deskew(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 class ImageNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale pixels to [0, 1], then subtract a mean and divide by a standard deviation.
 
-    The paper does both and does not say over what; each reading is one setting.
+    The paper does not say over which pixels; each setting is a possible reading.
 
     Parameters
     ----------
     scale : {"global", "image", None}, default="global"
-        Whose smallest and largest value become 0 and 1: of all pixels of all training images, or
-        of each image. None leaves values as they are.
+        Which minimum and maximum become 0 and 1: those of all training images together, or those
+        of each image. None does not scale.
     standardize : {"global", "pixel", "image", None}, default="global"
-        Whose mean and standard deviation are used: of all pixels of all training images, of each
-        pixel over the training images, or of each image over its pixels. None leaves this out.
+        Which mean and standard deviation are used: those of all training images together, of each
+        pixel over the training images, or of each image. None does not standardise.
 
     Attributes
     ----------
     minimum_, maximum_ : float
         Of the training images.
     mean_, std_ : float, ndarray of shape (n_pixels,) or None
-        What is subtracted and divided by after scaling; None for ``standardize="image"`` or None.
-        Where nothing varies the divisor is 1.
+        Mean and standard deviation after scaling; None if `standardize` is ``"image"`` or None.
+        `std_` is 1 for constant pixels.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -208,20 +208,20 @@ class ImageNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Make images smaller: each new pixel is the mean of factor x factor old ones.
+    """Downsample images: each new pixel is the mean of factor x factor old ones.
 
     Parameters
     ----------
     factor : int, default=2
-        Must divide the height and the width.
+        Divisor of the height and the width.
     shape : tuple of int or None, default=None
-        Shape of an image, (height, width) or (planes, height, width). None takes images to be
-        square and of one plane. One -1 stands for whatever remains.
+        Shape of an image, (height, width) or (planes, height, width). None assumes square images
+        of one plane. One number may be -1 and is then inferred.
 
     Attributes
     ----------
     shape_ : tuple of int
-        (planes, height, width) of the images before.
+        (planes, height, width) of the original images.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -239,7 +239,7 @@ class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.shape = shape
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the shape of the images; nothing else depends on the data.
+        """Learn the shape of the images, and nothing else.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return prod(self.shape_) // self.factor**2
 
     def transform(self, X: Any) -> FloatArray:
-        """Make images smaller.
+        """Downsample images.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 
 def _divisor(mean: Any, std: Any, dtype: Any) -> Any:
-    """The standard deviation, or 1 where it is nothing but rounding."""
+    """The standard deviation, or 1 where it is only rounding error."""
     return np.where(std > 10 * np.finfo(dtype).eps * np.abs(mean), std, 1.0)
 
 

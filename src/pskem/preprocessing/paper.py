@@ -1,4 +1,4 @@
-"""The paper's features of images, as one pipeline."""
+"""The paper's image features, as one pipeline."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ def paper_features(
     standardize: str | None = "global",
     shape: tuple[int, ...] | None = None,
 ) -> Pipeline:
-    """The pipeline of section 3.1 of the paper: deskewing, scaling, standardising, PCA.
+    """Make the pipeline of section 3.1 of the paper: deskewing, scaling, standardising, PCA.
 
     Parameters
     ----------
     n_components : int, default=39
         Number of principal components; the paper's best MNIST model has 39.
     deskew : bool, default=True
-        Whether to set images upright first, as the paper does for MNIST and not for the other
-        image sets.
+        Whether to deskew the images first. The paper does so for MNIST only.
     half_size : bool, default=False
         Whether to halve the images, as in the paper's trade-off studies.
     scale, standardize : str or None, default="global"
         As in :class:`ImageNormalizer`.
     shape : tuple of int or None, default=None
-        Shape of an image, if it is not a square of one plane.
+        Shape of an image. None assumes square images of one plane.
 
     Returns
     -------
     pipeline : Pipeline
-        With the steps ``deskew``, ``downsample``, ``normalize`` and ``pca``, as far as asked for.
+        With the steps ``deskew`` and ``downsample``, if asked for, ``normalize`` and ``pca``.
 
     Examples
     --------

@@ -1,12 +1,13 @@
-"""Covariance structures: the one seam between the engine and the shape of a kernel.
+"""Families of kernels: the one seam between the engine and the shape of a covariance.
 
 A Gaussian is an exponential family, so its log density is linear in a feature map phi(x):
 
     log N(x; mu, P) = theta . phi(x) + constant + common(x)
 
-where ``common`` is the same for every kernel and so cancels in the responsibilities. A structure
-says what phi is, how (mu, P) become theta, and how the sums of phi under the responsibilities
-become (mu, P) again. The engine asks for nothing else and has no branch on the covariance type.
+where ``common`` is the same for every kernel and so cancels in the responsibilities. phi(x) ends in
+x itself; before it stand the products of features that the structure's second moments are sums of.
+A structure says which products these are, how (mu, P) become theta, and how second moments become
+P. A storage says how the covariances are kept. The engine has no branch on the covariance type.
 
 Everything here works in standardised coordinates, features first: X is (m, n), phi(X) is (d, n).
 """
@@ -21,15 +22,19 @@ from numpy.typing import NDArray
 __all__ = [
     "COLLAPSED",
     "LOG_2PI",
-    "Expected",
+    "Conditional",
     "FloatArray",
     "Floored",
     "Gaussians",
     "Natural",
     "OneByOne",
-    "Separate",
+    "SecondMoments",
+    "Storage",
     "Structure",
-    "Totals",
+    "along",
+    "average",
+    "blend",
+    "marginal",
 ]
 
 FloatArray = NDArray[np.floating[Any]]
@@ -41,12 +46,19 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 COLLAPSED = 1e-6
 
 
+class Gaussians(NamedTuple):
+    """Means (K, m) and covariances in the structure's shape."""
+
+    means: FloatArray
+    covariances: FloatArray
+
+
 class Natural(NamedTuple):
     """Kernels in the form that the E-step multiplies with.
 
     theta : (K, d), the coefficients of phi
     constant : (K,), the rest of the log density, without the weights
-    whitener : (m, m) for the tied structure (phi is whitened by the common covariance); else empty
+    whitener : (m, m) if phi is of features that the common covariance whitens, else None
     cancellation : (K,), the size of the terms that cancel near the kernel's mean because it lies
         off the origin. Times the machine epsilon this is an absolute error of the product form.
     conditioning : (K,), the same because features are correlated; no choice of origin helps.
@@ -54,40 +66,31 @@ class Natural(NamedTuple):
 
     theta: FloatArray
     constant: FloatArray
-    whitener: FloatArray
+    whitener: FloatArray | None
     cancellation: FloatArray
     conditioning: FloatArray
 
 
-class Totals(NamedTuple):
-    """What the M-step reads means and covariances from.
+class SecondMoments(NamedTuple):
+    """Sums of products of features: of each kernel, (K, d - m), and common to all kernels.
 
-    total : responsibilities summed over all kernels, the number of samples
-    masses : (K,), responsibilities summed; positive, 1 stands in for kernels that are empty
-    sums : (K, d), phi(x - origin) weighted by the responsibilities; 0 for kernels that are empty
-    scatter : the sum of :meth:`Structure.scatter`
-    origins : (K, m)
+    A structure has one of the two; the other is empty.
     """
 
-    total: float
-    masses: FloatArray
-    sums: FloatArray
-    scatter: FloatArray
-    origins: FloatArray
+    own: FloatArray
+    common: FloatArray
 
 
-class Gaussians(NamedTuple):
-    """Means (K, m) about the origins, and covariances in the structure's shape."""
+class Conditional(NamedTuple):
+    """The q missing features given the p observed ones, for every kernel.
 
-    means: FloatArray
+    They are Gaussian with mean ``slope @ x_observed + offset``: slope (K, q, p), offset (K, q),
+    covariances (K, q, q).
+    """
+
+    slope: FloatArray
+    offset: FloatArray
     covariances: FloatArray
-
-
-class Expected(NamedTuple):
-    """Sums of phi (K, d) and the structure's scatter, as in :class:`Totals`."""
-
-    sums: FloatArray
-    scatter: FloatArray
 
 
 class Floored(NamedTuple):
@@ -109,28 +112,69 @@ class OneByOne(Protocol):
         ...
 
 
+class Storage(Protocol):
+    """How the covariances of K kernels in m features are kept in an array."""
+
+    #: Whether every kernel has a covariance of its own, first in the shape.
+    per_kernel: bool
+
+    def shape(self, K: int, m: int) -> tuple[int, ...]:
+        """Shape of the array."""
+        ...
+
+    def n_parameters(self, K: int, m: int) -> int:
+        """Free parameters in it."""
+        ...
+
+    def dense(self, covariances: FloatArray, K: int, m: int) -> FloatArray:
+        """The covariances as (K, m, m)."""
+        ...
+
+    def compact(self, covariances: FloatArray) -> FloatArray:
+        """The covariances of this kind closest to (K, m, m) matrices."""
+        ...
+
+    def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
+        """Covariances of x * scale, for scale (m,)."""
+        ...
+
+    def select(self, covariances: FloatArray, features: NDArray[Any]) -> FloatArray:
+        """Covariances of some of the features."""
+        ...
+
+    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
+        """New covariances, but the old ones for some kernels (K,), where each has its own."""
+        ...
+
+
 class Structure(Protocol):
-    """What the engine needs to know about a family of covariance matrices.
+    """The algebra of a family of kernels.
 
     m is the number of features of a block, K the number of kernels, d the number of rows of phi.
     """
 
-    name: str
-    #: Whether all features of a block must be divided by one and the same scale.
-    common_scale: bool
-    #: Whether every kernel has a covariance of its own, first in the shape of the covariances.
-    keeps_apart: bool
+    @property
+    def name(self) -> str:
+        """What ``covariance_type`` calls it."""
+        ...
+
+    @property
+    def common_scale(self) -> bool:
+        """Whether all features of a block must be divided by one and the same scale."""
+        ...
+
+    @property
+    def storage(self) -> Storage:
+        """How its covariances are kept."""
+        ...
+
+    @property
+    def one_by_one(self) -> OneByOne | None:
+        """How to do without phi; None if there is no such way."""
+        ...
 
     def n_rows(self, m: int) -> int:
-        """D - 1: the rows of phi, without the constant one."""
-        ...
-
-    def shape(self, K: int, m: int) -> tuple[int, ...]:
-        """Shape of the covariances."""
-        ...
-
-    def n_parameters(self, K: int, m: int) -> int:
-        """Free parameters in the covariances."""
+        """d: the rows of phi."""
         ...
 
     def natural(self, means: FloatArray, covariances: FloatArray) -> Natural:
@@ -141,34 +185,16 @@ class Structure(Protocol):
         """Write phi(X), (d, n), for X (m, n)."""
         ...
 
-    def one_by_one(self, K: int, m: int) -> OneByOne | None:
-        """How to do without phi, where that is faster for K kernels; None where it is not.
-
-        Only structures whose common part and scatter are empty do without.
-        """
+    def products(self, counts: FloatArray, a: FloatArray, b: FloatArray) -> SecondMoments:
+        """Sums of the products of vectors a and b, (K, m) each, each pair so many times, (K,)."""
         ...
 
-    def common(self, phi: FloatArray) -> FloatArray | float:
-        """The part of the log density, (n,), that all kernels share; 0.0 where there is none."""
+    def spread(self, counts: FloatArray, covariances: FloatArray, m: int) -> SecondMoments:
+        """Sums that so many samples (K,) about the means of kernels would have on average."""
         ...
 
-    def scatter(self, phi: FloatArray) -> FloatArray:
-        """A second sum over samples that does not depend on the responsibilities; may be empty."""
-        ...
-
-    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
-        """Means (K, m) and covariances from the sums over all samples."""
-        ...
-
-    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        """New covariances, but the old ones for some kernels (K,), where they are kept apart."""
-        ...
-
-    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
-        """The sums that so many samples (K,) of each kernel would have on average.
-
-        Estimating from them gives the kernels back.
-        """
+    def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
+        """The covariances that would have this spread."""
         ...
 
     def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
@@ -185,47 +211,31 @@ class Structure(Protocol):
         """The nearest covariances, in likelihood, with no eigenvalue below the floor."""
         ...
 
-    def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
-        """Covariances of x * scale, for scale (m,)."""
-        ...
-
-    def dense(self, covariances: FloatArray, K: int, m: int) -> FloatArray:
-        """The covariances as (K, m, m)."""
-        ...
-
-    def compact(self, covariances: FloatArray) -> FloatArray:
-        """The covariances of this structure closest to (K, m, m) matrices."""
+    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
+        """What the observed features (m,) say of the others."""
         ...
 
 
-class Separate:
-    """Shared by the structures in which every kernel has a covariance of its own."""
-
-    keeps_apart = True
-
-    def one_by_one(self, K: int, m: int) -> OneByOne | None:
-        return None
-
-    def common(self, phi: FloatArray) -> float:
-        return 0.0
-
-    def scatter(self, phi: FloatArray) -> FloatArray:
-        return np.zeros(())
-
-    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        return np.where(along(which, new), old, new)
-
-    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
-        pooled = (along(masses, covariances) * covariances).sum(axis=0) / masses.sum()
-        return np.broadcast_to(pooled, covariances.shape)
-
-    def shrink(
-        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
-    ) -> FloatArray:
-        share = along(masses / (masses + pseudo), covariances)
-        return share * covariances + (1.0 - share) * target
+def marginal(structure: Structure, kernels: Gaussians, observed: NDArray[np.bool_]) -> Gaussians:
+    """The kernels of the observed features (m,) alone."""
+    covariances = structure.storage.select(kernels.covariances, observed)
+    return Gaussians(kernels.means[:, observed], covariances)
 
 
 def along(values: NDArray[Any], array: NDArray[Any]) -> NDArray[Any]:
     """One value per kernel, (K,), in a shape that broadcasts against (K, ...)."""
     return values.reshape(-1, *[1] * (array.ndim - 1))
+
+
+def blend(
+    covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
+) -> FloatArray:
+    """Each kernel's covariance averaged with the target by its own mass."""
+    share = along(masses / (masses + pseudo), covariances)
+    return share * covariances + (1.0 - share) * target
+
+
+def average(covariances: FloatArray, masses: FloatArray) -> FloatArray:
+    """The mean covariance, in the shape of one kernel's."""
+    mean: FloatArray = (along(masses, covariances) * covariances).sum(axis=0) / masses.sum()
+    return mean

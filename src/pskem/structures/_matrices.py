@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,17 +12,21 @@ from numpy.typing import NDArray
 from pskem.structures._base import (
     COLLAPSED,
     LOG_2PI,
-    Expected,
+    Conditional,
     FloatArray,
     Floored,
     Gaussians,
     Natural,
     OneByOne,
-    Separate,
-    Totals,
+    SecondMoments,
+    average,
+    blend,
 )
+from pskem.structures._storage import CommonMatrix, Matrices
 
 __all__ = ["Full", "Tied"]
+
+_NOTHING = np.zeros(())
 
 
 def _clip_eigenvalues(covariance: FloatArray, floor: float) -> tuple[FloatArray, int]:
@@ -93,26 +99,29 @@ class QuadraticForms:
         return result
 
 
-#: Features from which on, and kernels up to which, forms are evaluated one by one.
-MANY_FEATURES = 48
-FEW_KERNELS = 8
-_FORMS = QuadraticForms()
+def _conditional(
+    means: FloatArray, matrices: FloatArray, observed: NDArray[np.bool_]
+) -> Conditional:
+    """From means (K, m) and covariances (K, m, m)."""
+    seen, missing = np.flatnonzero(observed), np.flatnonzero(~observed)
+    cross = matrices[:, missing[:, None], seen]  # P_QO, (K, q, p)
+    slope = np.linalg.solve(matrices[:, seen[:, None], seen], cross.swapaxes(1, 2)).swapaxes(1, 2)
+    offset = means[:, missing] - np.einsum("kqp,kp->kq", slope, means[:, seen])
+    left = matrices[:, missing[:, None], missing] - slope @ cross.swapaxes(1, 2)
+    return Conditional(slope, offset, 0.5 * (left + left.swapaxes(1, 2)))
 
 
-class Full(Separate):
+@dataclass(frozen=True)
+class Full:
     """Every kernel has its own covariance matrix (SKEM). phi = [x_a x_b for a <= b, x]."""
 
-    name = "full"
-    common_scale = False
+    name: ClassVar[str] = "full"
+    common_scale: ClassVar[bool] = False
+    storage: ClassVar[Matrices] = Matrices()
+    one_by_one: ClassVar[OneByOne] = QuadraticForms()
 
     def n_rows(self, m: int) -> int:
         return m * (m + 1) // 2 + m
-
-    def shape(self, K: int, m: int) -> tuple[int, ...]:
-        return (K, m, m)
-
-    def n_parameters(self, K: int, m: int) -> int:
-        return K * m * (m + 1) // 2
 
     def natural(self, means: FloatArray, covariances: FloatArray) -> Natural:
         m = means.shape[1]
@@ -128,7 +137,7 @@ class Full(Separate):
         sizes = np.stack([np.abs(means), spread], axis=2)  # (K, m, 2)
         lost = (sizes * (np.abs(precision) @ sizes)).sum(axis=1)  # (K, 2)
         theta = np.hstack([quadratic, linear])
-        return Natural(theta, constant, np.empty((0, 0)), lost[:, 0], lost[:, 1])
+        return Natural(theta, constant, None, lost[:, 0], lost[:, 1])
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         m = len(X)
@@ -138,43 +147,40 @@ class Full(Separate):
             row += m - a
         out[row : row + m] = X
 
-    def one_by_one(self, K: int, m: int) -> OneByOne | None:
-        return _FORMS if m >= MANY_FEATURES and K <= FEW_KERNELS else None
+    def products(self, counts: FloatArray, a: FloatArray, b: FloatArray) -> SecondMoments:
+        i, j = _upper_triangle(a.shape[1])
+        own = counts[:, None] * (0.5 * (a[:, i] * b[:, j] + a[:, j] * b[:, i]))
+        return SecondMoments(own, _NOTHING)
 
-    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
-        K, m = totals.origins.shape
-        moments = totals.sums / totals.masses[:, None]
-        shift = moments[:, -m:]
+    def spread(self, counts: FloatArray, covariances: FloatArray, m: int) -> SecondMoments:
         a, b = _upper_triangle(m)
-        packed = moments[:, :-m] - shift[:, a] * shift[:, b]
-        covariances = np.empty((K, m, m))
+        return SecondMoments(counts[:, None] * covariances[:, a, b], _NOTHING)
+
+    def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
+        packed = moments.own / counts[:, None]
+        a, b = _upper_triangle(m)
+        covariances = np.empty((len(packed), m, m))
         covariances[:, a, b] = packed
         covariances[:, b, a] = packed
-        return totals.origins + shift, covariances  # Pulford (2022), eqs. (skemmu) and (skemP)
-
-    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
-        means, covariances = kernels
-        a, b = _upper_triangle(means.shape[1])
-        second = covariances[:, a, b] + means[:, a] * means[:, b]
-        return Expected(counts[:, None] * np.hstack([second, means]), np.zeros(()))
+        return covariances
 
     def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
-        pooled = super().pool(covariances, masses, diagonal)
-        return pooled * np.eye(pooled.shape[1]) if diagonal else pooled
+        mean = average(covariances, masses)
+        return np.broadcast_to(mean * np.eye(len(mean)) if diagonal else mean, covariances.shape)
+
+    def shrink(
+        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
+    ) -> FloatArray:
+        return blend(covariances, masses, target, pseudo)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         return _floor_matrices(covariances, floor)
 
-    def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
-        return covariances * scale[:, None] * scale
-
-    def dense(self, covariances: FloatArray, K: int, m: int) -> FloatArray:
-        return covariances
-
-    def compact(self, covariances: FloatArray) -> FloatArray:
-        return covariances
+    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
+        return _conditional(*kernels, observed)
 
 
+@dataclass(frozen=True)
 class Tied:
     """One covariance matrix for all kernels (MDA). phi = z = L^-1 x with P = L L'.
 
@@ -183,18 +189,13 @@ class Tied:
     features would otherwise cancel away.
     """
 
-    name = "tied"
-    common_scale = False
-    keeps_apart = False
+    name: ClassVar[str] = "tied"
+    common_scale: ClassVar[bool] = False
+    storage: ClassVar[CommonMatrix] = CommonMatrix()
+    one_by_one: ClassVar[None] = None
 
     def n_rows(self, m: int) -> int:
         return m
-
-    def shape(self, K: int, m: int) -> tuple[int, ...]:
-        return (m, m)
-
-    def n_parameters(self, K: int, m: int) -> int:
-        return m * (m + 1) // 2
 
     def natural(self, means: FloatArray, covariances: FloatArray) -> Natural:
         K, m = means.shape
@@ -206,31 +207,18 @@ class Tied:
         return Natural(theta, constant, root, np.zeros(K), (theta * theta).sum(axis=1))
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
+        assert natural.whitener is not None
         np.matmul(natural.whitener.astype(X.dtype, copy=False), X, out=out)
 
-    def one_by_one(self, K: int, m: int) -> OneByOne | None:
-        return None
+    def products(self, counts: FloatArray, a: FloatArray, b: FloatArray) -> SecondMoments:
+        common = (counts * a.T) @ b
+        return SecondMoments(np.empty((len(a), 0)), 0.5 * (common + common.T))
 
-    def common(self, phi: FloatArray) -> FloatArray:
-        return -0.5 * np.einsum("an,an->n", phi, phi)
+    def spread(self, counts: FloatArray, covariances: FloatArray, m: int) -> SecondMoments:
+        return SecondMoments(np.empty((len(counts), 0)), counts.sum() * covariances)
 
-    def scatter(self, phi: FloatArray) -> FloatArray:
-        return phi @ phi.T
-
-    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        return new
-
-    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
-        z = totals.sums / totals.masses[:, None]
-        within = totals.scatter - totals.sums.T @ z
-        colour = np.linalg.inv(natural.whitener)  # L
-        covariance = colour @ (within / totals.total) @ colour.T
-        return z @ colour.T, 0.5 * (covariance + covariance.T)  # Pulford (2022), eq. (mdacov)
-
-    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
-        z = kernels.means @ natural.whitener.T
-        spread = natural.whitener @ kernels.covariances @ natural.whitener.T
-        return Expected(counts[:, None] * z, counts.sum() * spread + (counts * z.T) @ z)
+    def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
+        return moments.common / counts.sum()
 
     def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
         return np.diag(np.diag(covariances)) if diagonal else covariances
@@ -244,11 +232,6 @@ class Tied:
         covariance, n_collapsed = _floor_matrices(covariances[None], floor)
         return Floored(covariance[0], n_collapsed)
 
-    def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
-        return covariances * scale[:, None] * scale
-
-    def dense(self, covariances: FloatArray, K: int, m: int) -> FloatArray:
-        return np.broadcast_to(covariances, (K, m, m))
-
-    def compact(self, covariances: FloatArray) -> FloatArray:
-        return covariances.mean(axis=0)
+    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
+        means, covariance = kernels
+        return _conditional(means, self.storage.dense(covariance, *means.shape), observed)

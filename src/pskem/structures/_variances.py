@@ -2,130 +2,137 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from pskem.structures._base import (
     COLLAPSED,
     LOG_2PI,
-    Expected,
+    Conditional,
     FloatArray,
     Floored,
     Gaussians,
     Natural,
-    Separate,
-    Totals,
+    SecondMoments,
+    Storage,
+    average,
+    blend,
 )
+from pskem.structures._storage import Variance, Variances
 
 __all__ = ["Diagonal", "Spherical"]
 
+_NOTHING = np.zeros(())
 
-class Diagonal(Separate):
+
+def _uncorrelated(means: FloatArray, variances: FloatArray) -> Natural:
+    """Natural parameters from means (K, m) and variances (K, m), or one of each kernel (K, 1)."""
+    m = means.shape[1]
+    alike = m // variances.shape[1]  # features of each variance
+    precision = 1.0 / variances
+    linear = precision * means
+    cancellation = (means * linear).sum(axis=1)
+    log_det = alike * np.log(variances).sum(axis=1)
+    constant = -0.5 * (cancellation + log_det + m * LOG_2PI)
+    theta = np.hstack([-0.5 * precision, linear])
+    return Natural(theta, constant, None, cancellation, np.zeros(len(means)))
+
+
+def _conditional(storage: Storage, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
+    """Without correlations the observed features say nothing of the others."""
+    means = kernels.means[:, ~observed]
+    covariances = storage.select(kernels.covariances, ~observed)
+    slope = np.zeros((*means.shape, int(observed.sum())))
+    return Conditional(slope, means, storage.dense(covariances, *means.shape))
+
+
+@dataclass(frozen=True)
+class Diagonal:
     """Every kernel has its own variances, no correlations (DGMM). phi = [x_a^2, x]."""
 
-    name = "diag"
-    common_scale = False
+    name: ClassVar[str] = "diag"
+    common_scale: ClassVar[bool] = False
+    storage: ClassVar[Variances] = Variances()
+    one_by_one: ClassVar[None] = None
 
     def n_rows(self, m: int) -> int:
         return 2 * m
 
-    def shape(self, K: int, m: int) -> tuple[int, ...]:
-        return (K, m)
-
-    def n_parameters(self, K: int, m: int) -> int:
-        return K * m
-
     def natural(self, means: FloatArray, covariances: FloatArray) -> Natural:
-        m = means.shape[1]
-        precision = 1.0 / covariances
-        linear = precision * means
-        cancellation = (means * linear).sum(axis=1)
-        log_det = np.log(covariances).sum(axis=1)
-        constant = -0.5 * (cancellation + log_det + m * LOG_2PI)
-        theta = np.hstack([-0.5 * precision, linear])
-        uncorrelated = np.zeros(len(means))
-        return Natural(theta, constant, np.empty((0, 0)), cancellation, uncorrelated)
+        return _uncorrelated(means, covariances)
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         m = len(X)
         np.multiply(X, X, out=out[:m])
         out[m:] = X
 
-    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
-        m = totals.origins.shape[1]
-        moments = totals.sums / totals.masses[:, None]
-        shift = moments[:, m:]
-        return totals.origins + shift, moments[:, :m] - shift * shift
+    def products(self, counts: FloatArray, a: FloatArray, b: FloatArray) -> SecondMoments:
+        return SecondMoments(counts[:, None] * a * b, _NOTHING)
 
-    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
-        means, variances = kernels
-        return Expected(
-            counts[:, None] * np.hstack([variances + means * means, means]), np.zeros(())
-        )
+    def spread(self, counts: FloatArray, covariances: FloatArray, m: int) -> SecondMoments:
+        return SecondMoments(counts[:, None] * covariances, _NOTHING)
+
+    def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
+        return moments.own / counts[:, None]
+
+    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
+        return np.broadcast_to(average(covariances, masses), covariances.shape)
+
+    def shrink(
+        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
+    ) -> FloatArray:
+        return blend(covariances, masses, target, pseudo)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)
         return Floored(np.maximum(covariances, floor), collapsed.sum(axis=1))
 
-    def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
-        return covariances * scale**2
-
-    def dense(self, covariances: FloatArray, K: int, m: int) -> FloatArray:
-        return covariances[:, :, None] * np.eye(m)
-
-    def compact(self, covariances: FloatArray) -> FloatArray:
-        return np.diagonal(covariances, axis1=1, axis2=2).copy()
+    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
+        return _conditional(self.storage, kernels, observed)
 
 
-class Spherical(Separate):
+@dataclass(frozen=True)
+class Spherical:
     """Every kernel has one variance (the PRBF of Titsias and Likas). phi = [x'x, x]."""
 
-    name = "spherical"
-    common_scale = True
+    name: ClassVar[str] = "spherical"
+    common_scale: ClassVar[bool] = True
+    storage: ClassVar[Variance] = Variance()
+    one_by_one: ClassVar[None] = None
 
     def n_rows(self, m: int) -> int:
         return m + 1
 
-    def shape(self, K: int, m: int) -> tuple[int, ...]:
-        return (K,)
-
-    def n_parameters(self, K: int, m: int) -> int:
-        return K
-
     def natural(self, means: FloatArray, covariances: FloatArray) -> Natural:
-        m = means.shape[1]
-        precision = 1.0 / covariances[:, None]
-        linear = precision * means
-        cancellation = (means * linear).sum(axis=1)
-        constant = -0.5 * (cancellation + m * (np.log(covariances) + LOG_2PI))
-        theta = np.hstack([-0.5 * precision, linear])
-        uncorrelated = np.zeros(len(means))
-        return Natural(theta, constant, np.empty((0, 0)), cancellation, uncorrelated)
+        return _uncorrelated(means, covariances[:, None])
 
     def features(self, natural: Natural, X: FloatArray, out: FloatArray) -> None:
         np.einsum("an,an->n", X, X, out=out[0])
         out[1:] = X
 
-    def estimate(self, natural: Natural, totals: Totals) -> tuple[FloatArray, FloatArray]:
-        m = totals.origins.shape[1]
-        moments = totals.sums / totals.masses[:, None]
-        shift = moments[:, 1:]
-        return totals.origins + shift, (moments[:, 0] - (shift * shift).sum(axis=1)) / m
+    def products(self, counts: FloatArray, a: FloatArray, b: FloatArray) -> SecondMoments:
+        return SecondMoments((counts * (a * b).sum(axis=1))[:, None], _NOTHING)
 
-    def expect(self, natural: Natural, kernels: Gaussians, counts: FloatArray) -> Expected:
-        means, variances = kernels
-        squares = means.shape[1] * variances + (means * means).sum(axis=1)
-        return Expected(counts[:, None] * np.column_stack([squares, means]), np.zeros(()))
+    def spread(self, counts: FloatArray, covariances: FloatArray, m: int) -> SecondMoments:
+        return SecondMoments((m * counts * covariances)[:, None], _NOTHING)
+
+    def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
+        return moments.own[:, 0] / (m * counts)
+
+    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
+        return np.broadcast_to(average(covariances, masses), covariances.shape)
+
+    def shrink(
+        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
+    ) -> FloatArray:
+        return blend(covariances, masses, target, pseudo)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)
         return Floored(np.maximum(covariances, floor), collapsed.astype(np.intp))
 
-    def rescale(self, covariances: FloatArray, scale: FloatArray) -> FloatArray:
-        return covariances * scale[0] ** 2
-
-    def dense(self, covariances: FloatArray, K: int, m: int) -> FloatArray:
-        return covariances[:, None, None] * np.eye(m)
-
-    def compact(self, covariances: FloatArray) -> FloatArray:
-        m = covariances.shape[1]
-        return np.trace(covariances, axis1=1, axis2=2) / m
+    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
+        return _conditional(self.storage, kernels, observed)

@@ -1,11 +1,11 @@
-"""Studies: many runs, defined by data, kept in a file, resumed where they stopped."""
+"""Studies: many runs, defined in a TOML file, recorded in SQLite, resumed after a stop."""
 
-from pskem.study.configuration import Point, Run, StudyError
+from pskem.study.configuration import Point, RunSpec, StudyError
 from pskem.study.definition import Study, check_names, names_of
 from pskem.study.materials import Place
 from pskem.study.pages import LEGEND, Written, brief_table, point_table, write_report
 from pskem.study.parsing import included, load_study, parse_study
-from pskem.study.runner import Outcome, Progress, pool, work
+from pskem.study.runner import Outcome, WorkProgress, pool, work
 from pskem.study.store import Store
 from pskem.study.summary import PointSummary, summarise
 
@@ -15,11 +15,11 @@ __all__ = [
     "Place",
     "Point",
     "PointSummary",
-    "Progress",
-    "Run",
+    "RunSpec",
     "Store",
     "Study",
     "StudyError",
+    "WorkProgress",
     "Written",
     "brief_table",
     "check_names",

@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 
-#: Whole numbers beyond this are no numbers of anything.
+#: Larger whole numbers are refused.
 LARGEST = 2**63
 
 
 class Rule(NamedTuple):
-    """What a value should be, in words and as a test."""
+    """What a value should be: a description and a test."""
 
     what: str
     accepts: Callable[[Any], bool]
@@ -48,7 +48,7 @@ def check_table(where: str, table: Any, rules: Mapping[str, Rule]) -> None:
 
 
 def check_known(where: str, given: Collection[str], known: Collection[str]) -> None:
-    """Refuse names that are not known, and tell the nearest one that is."""
+    """Refuse unknown names, and suggest the nearest known one."""
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(name, list(known), 1)
@@ -58,7 +58,7 @@ def check_known(where: str, given: Collection[str], known: Collection[str]) -> N
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list, or one thing as a list."""
+    """A list as it is, or a single value as a list."""
     return value if isinstance(value, list) else [value]
 
 
@@ -71,7 +71,7 @@ def whole(low: int) -> Rule:
 
 
 def number() -> Rule:
-    """A number that is neither infinite nor nan."""
+    """A finite number."""
     return Rule("a number", _is_number)
 
 
@@ -95,7 +95,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value can be written as JSON: no dates, nothing infinite."""
+    """Whether JSON can hold a value: no dates, no infinite numbers."""
     if isinstance(value, list):
         return all(map(_is_plain, value))
     if isinstance(value, Mapping):

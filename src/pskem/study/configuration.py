@@ -1,4 +1,4 @@
-"""What decides a run, as plain data: a point of a study and a seed, and the keys made from them."""
+"""The configuration of a run as plain data, and the key made from it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Point", "Run", "StudyError", "digest"]
+__all__ = ["Point", "RunSpec", "StudyError", "digest"]
 
 
 class StudyError(ValueError):
-    """Something is wrong with a study, its data or its file of results."""
+    """A study, its data or its file of results is invalid."""
 
 
 def _canonical(value: Any) -> str:
-    """One text for one value, whatever the order of its keys."""
+    """The same text for equal values, whatever the order of their keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(value: Any) -> str:
-    """A short name for a plain value."""
+    """Short hash of a plain value."""
     return hashlib.sha256(_canonical(value).encode()).hexdigest()[:24]
 
 
 class Point(NamedTuple):
-    """Everything that decides a run but the seed; all tables hold plain values.
+    """Configuration of a run without its seed; all tables hold plain values.
 
     data : source (a named data set, or a file's name and digest), target, drop, categorical
-    features : how features are made of it
+    features : how features are made from the data
     split : which rows train and test
     validation : which rows choose the pass; empty for methods without passes
     method, settings : the classifier
@@ -51,10 +51,10 @@ class Point(NamedTuple):
         return digest(self._asdict())
 
 
-class Run(NamedTuple):
+class RunSpec(NamedTuple):
     """A point and a seed.
 
-    path : where the point's file lies, if it has one; no part of what is run
+    path : path of the data file, if there is one; not part of the key
     """
 
     point: Point

@@ -1,11 +1,11 @@
-"""A study as a value: experiments, their points, and the runs that they stand for."""
+"""A study as a value: experiments, their points and their runs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Self
 
-from pskem.study.configuration import Point, Run, StudyError
+from pskem.study.configuration import Point, RunSpec, StudyError
 
 __all__ = ["Entry", "Experiment", "Study", "check_names", "names_of"]
 
@@ -13,10 +13,10 @@ __all__ = ["Entry", "Experiment", "Study", "check_names", "names_of"]
 class Experiment(NamedTuple):
     """One or several methods on one data set, at the points of a grid.
 
-    labels : for each point the settings that tell it from the others
-    runs : of every point, with seeds from 0
+    labels : for each point, the settings that distinguish it
+    runs : number of runs per point, with seeds from 0
     paper : what the paper reports, in percent and seconds
-    path : the file of the data on this machine, if they are in one
+    path : path of the data file, if there is one
     """
 
     name: str
@@ -28,7 +28,7 @@ class Experiment(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A point of an experiment, with the settings that tell it from the others."""
+    """A point of an experiment, with the settings that distinguish it."""
 
     experiment: Experiment
     point: Point
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 class Study(NamedTuple):
-    """A study: experiments, and how their results are to be drawn."""
+    """A study: experiments and figures."""
 
     name: str
     title: str
@@ -52,11 +52,11 @@ class Study(NamedTuple):
             for point, label in zip(experiment.points, experiment.labels, strict=True)
         ]
 
-    def runs(self, n: int | None = None, only: Collection[str] = ()) -> list[Run]:
-        """All runs, seed by seed, so that a study that is stopped early has all its points.
+    def runs(self, n: int | None = None, only: Collection[str] = ()) -> list[RunSpec]:
+        """All runs, seed by seed, so that a study stopped early has runs of all points.
 
-        ``n`` overrides the number of runs of every point; ``only`` names experiments, data sets
-        or methods.
+        ``n`` overrides the number of runs per point; ``only`` selects experiments, data sets or
+        methods by name.
         """
         entries = [entry for entry in self.entries if not only or set(only) & names_of(entry)]
         most = max((n or entry.experiment.runs for entry in entries), default=0)
@@ -65,12 +65,12 @@ class Study(NamedTuple):
             for seed in range(most)
             for entry in entries
             if seed < (n or entry.experiment.runs)
-            for run in [Run(entry.point, seed, entry.experiment.path)]
+            for run in [RunSpec(entry.point, seed, entry.experiment.path)]
         }
         return list(made.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values that say everything but where files lie."""
+        """Plain values, without the paths of files."""
         return {
             **self._asdict(),
             "experiments": [
@@ -85,7 +85,7 @@ class Study(NamedTuple):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """The study that :meth:`as_dict` took apart."""
+        """The inverse of :meth:`as_dict`."""
         experiments = [
             Experiment(**{**entry, "points": [Point(**point) for point in entry["points"]]})
             for entry in plain["experiments"]
@@ -94,12 +94,12 @@ class Study(NamedTuple):
 
 
 def names_of(entry: Entry) -> set[str]:
-    """What an entry may be asked for by: its experiment, its method, its data."""
+    """Names that select an entry: its experiment, method and data."""
     return {entry.experiment.name, entry.point.method, str(entry.point.data["source"])}
 
 
 def check_names(studies: Collection[Study], only: Collection[str]) -> None:
-    """Refuse names that nothing in the studies has."""
+    """Refuse names that do not occur in the studies."""
     known = sorted({name for study in studies for e in study.entries for name in names_of(e)})
     unknown = [name for name in only if name not in known]
     if unknown:

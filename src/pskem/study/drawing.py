@@ -1,4 +1,4 @@
-"""Figures of a study, as its definition asks for them."""
+"""Draw the figures of a study."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def chosen(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> list
 
 
 def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
-    """A matplotlib figure of some points, with a panel for each quantity, for accuracy two.
+    """A matplotlib figure with one panel for each quantity, and two for accuracy.
 
-    Lines are means over the runs, bands one standard deviation to both sides.
+    Lines are means over the runs; bands are one standard deviation to both sides.
     """
     import matplotlib.pyplot as plt
 
@@ -81,7 +81,7 @@ def draw(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> Any:
 
 
 def _places(figure: Mapping[str, Any], summaries: Sequence[PointSummary]) -> list[Any]:
-    """The values on the horizontal axis: numbers in order, others as the study has them."""
+    """Values on the horizontal axis: numbers sorted, others in the order of the study."""
     found: list[Any] = []
     for summary in summaries:
         value = summary.value(figure["x"])
@@ -120,7 +120,7 @@ def _line(
 
 
 def _name(figure: Mapping[str, Any], summary: PointSummary) -> str:
-    """The line of a point, as the legend has it: blocks by their number and size."""
+    """Name of a point's line in the legend; blocks by their number and size."""
     if "line" not in figure:
         return ""
     value = summary.value(figure["line"])

@@ -1,4 +1,4 @@
-"""Perform a run: the parts of its split, a trace of each, the pass that each protocol takes."""
+"""Perform a run: train on each part of its split and choose the pass of each protocol."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pskem.study.configuration import Run, StudyError
+from pskem.study.configuration import RunSpec, StudyError
 from pskem.study.materials import Material, Place, load
-from pskem.study.methods import METHODS, Method, Sample, Trace
+from pskem.study.methods import CLASSIFIERS, Sample, StudyClassifier, Trace
 from pskem.study.splits import Part, Rows, make_parts
 from pskem.tables import fit_encoder, unknown_allowed
 from pskem.workflow import complete
@@ -22,11 +22,11 @@ __all__ = ["PartResult", "Result", "perform"]
 
 
 class PartResult(NamedTuple):
-    """One training and test set of a run.
+    """Result on one training and test set of a run.
 
     test : accuracy on the test rows after each pass
-    validation : accuracy on the validation rows after each pass; empty if nothing validates
-    chosen : the pass that validation chose, the last one without it; counted from 1
+    validation : accuracy on the validation rows after each pass; empty without validation
+    chosen : the pass that validation chose, or the last one without it; counted from 1
     log_likelihoods, shared, seconds : as in :class:`pskem.study.methods.Trace`
     """
 
@@ -52,10 +52,10 @@ class PartResult(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a run found.
+    """Result of a run.
 
-    seconds : of the whole run
-    warnings : texts, with how often each was given
+    seconds : time of the whole run
+    warnings : number of occurrences of each warning
     """
 
     parts: list[PartResult]
@@ -86,8 +86,8 @@ class Result(NamedTuple):
         return float(np.mean([part.shared[-1] for part in self.parts]))
 
 
-def perform(run: Run, place: Place, threads: int = 1) -> Result:
-    """Train and judge, as the run says; with its data in place."""
+def perform(run: RunSpec, place: Place, threads: int = 1) -> Result:
+    """Perform a run whose data are in place."""
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, threadpool_limits(threads):
         warnings.simplefilter("always")
@@ -100,12 +100,12 @@ def perform(run: Run, place: Place, threads: int = 1) -> Result:
 
 
 def _gist(text: str) -> str:
-    """A warning without the particulars in parentheses, so that like is counted with like."""
+    """A warning without details in parentheses, so that similar ones are counted together."""
     return " ".join(re.sub(r"\s*\([^)]*\)", "", text).split())
 
 
-def _perform_part(run: Run, material: Material, part: Part, threads: int) -> PartResult:
-    method = METHODS[run.point.method]
+def _perform_part(run: RunSpec, material: Material, part: Part, threads: int) -> PartResult:
+    method = CLASSIFIERS[run.point.method]
     rows = [part.test, part.validation] if len(part.validation) else [part.test]
     trace = _train(run, method, material, part.train, rows, threads)
     test = trace.accuracies[0]
@@ -135,9 +135,14 @@ def _perform_part(run: Run, material: Material, part: Part, threads: int) -> Par
 
 
 def _train(
-    run: Run, method: Method, material: Material, train: Rows, watched: list[Rows], threads: int
+    run: RunSpec,
+    method: StudyClassifier,
+    material: Material,
+    train: Rows,
+    watched: list[Rows],
+    threads: int,
 ) -> Trace:
-    """Fit to some rows and watch others."""
+    """Train on some rows and watch the accuracy on others."""
     settings: dict[str, Any] = dict(run.point.settings)
     if material.task is None:
         model = method.make(settings, run.seed, threads)
@@ -152,9 +157,9 @@ def _train(
             for rows in watched
         ]
     if method.has_passes:
-        left = {"n_components": "auto", "reg_covar": None}
-        bare = method.make({**left, **settings}, run.seed, threads)
-        model = complete(bare, encoder, X, material.y[train])
+        bare = method.make({"n_components": "auto", **settings}, run.seed, threads)
+        decided = {"category_floor": None} if "reg_covar" in settings else {}
+        model = complete(bare, encoder, X, material.y[train], **decided)
     else:
         model = method.make(settings, run.seed, threads)
     return method.train(model, Sample(X, material.y[train]), others)

@@ -1,4 +1,4 @@
-"""An experiment of a study: its tables, checked key by key, and the points of its grid."""
+"""Parse an experiment of a study: check its tables and expand its grid."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pskem.study.checking import (
 from pskem.study.configuration import Point, StudyError
 from pskem.study.definition import Experiment
 from pskem.study.materials import SCALES, file_digest, has_test_set, is_known
-from pskem.study.methods import METHODS, OURS, RESERVED
+from pskem.study.methods import CLASSIFIERS, OURS, RESERVED
 from pskem.study.splits import ORDERS
 from pskem.tables import IMAGES
 
 __all__ = ["SHARED", "check_settings", "make_experiment"]
 
-#: Tables that an experiment takes from its study and may change; settings are the classifier's.
+#: Tables that an experiment inherits from its study and may override.
 SHARED = {
     "data": TABLE,
     "features": TABLE,
@@ -76,7 +76,7 @@ VALIDATION = {"rows": whole(1), "fraction": SHARE, "folds": whole(2)}
 def make_experiment(
     where: str, table: Mapping[str, Any], entry: Mapping[str, Any], folder: Path, i: int
 ) -> Experiment:
-    """An experiment from its table and those above it."""
+    """Make an experiment from its own table and the study's."""
     name = entry.get("name", f"experiment {i}")
     where = f"{where}, experiment {name!r},"
     check_table(where, entry, EXPERIMENT)
@@ -101,12 +101,12 @@ def make_experiment(
         chosen = dict(zip(grid, values, strict=True))
         method, own = _method(where, chosen.pop("method"))
         # Settings and validation above the experiments are for the shared kernels.
-        ours = METHODS[method].has_passes
+        ours = CLASSIFIERS[method].has_passes
         above = table.get("settings", {}) if ours else {}
         settings = {**above, **entry.get("settings", {}), **own, **chosen}
         check_settings(f"{where} settings", method, settings)
         chooses = validation if ours else {}
-        complete = METHODS[method].complete(settings)
+        complete = CLASSIFIERS[method].complete(settings)
         points.append(Point(data, features, split, chooses, method, complete))
         label = {"method": _spoken(method, own), **chosen}
         labels.append({key: v for key, v in label.items() if len(grid[key]) > 1})
@@ -115,7 +115,7 @@ def make_experiment(
 
 
 def _data(where: str, data: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], str | None]:
-    """The table of the data as it enters the key, and the path of the file, if it is one."""
+    """The data table as it enters the key, and the path of the file, if there is one."""
     check_table(f"{where} data", data, DATA)
     source = data.get("source")
     if source is None:
@@ -148,7 +148,7 @@ def _features(where: str, source: str, features: Mapping[str, Any]) -> dict[str,
 
 
 def _complete(source: str, features: Mapping[str, Any]) -> dict[str, Any]:
-    """Features of an image set in full: a run is known by what it does, whatever the defaults."""
+    """Features of an image set with all defaults, so that a key does not depend on them."""
     defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(paper_features).parameters.items()
@@ -163,7 +163,7 @@ def _complete(source: str, features: Mapping[str, Any]) -> dict[str, Any]:
 def _rows(
     where: str, source: str, split: Mapping[str, Any], validation: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tables of the split and the validation, which must agree with each other."""
+    """Check the tables of the split and the validation, also against each other."""
     check_table(f"{where} split", split, SPLIT)
     check_table(f"{where} validation", validation, VALIDATION)
     if len(validation) > 1:
@@ -186,8 +186,8 @@ def _rows(
 
 
 def check_settings(where: str, method: str, settings: Mapping[str, Any]) -> None:
-    """Refuse settings that the method does not take, before anything is run with them."""
-    accepted = METHODS[method].parameters()
+    """Refuse settings that the method does not accept, before anything is run."""
+    accepted = CLASSIFIERS[method].parameters()
     own = [name for name in settings if name in RESERVED - accepted]
     if own:
         raise StudyError(
@@ -196,18 +196,18 @@ def check_settings(where: str, method: str, settings: Mapping[str, Any]) -> None
         )
     check_known(where, settings, accepted)
     try:
-        METHODS[method].check(settings)
+        CLASSIFIERS[method].check(settings)
     except (TypeError, ValueError) as error:
         raise StudyError(f"{where} cannot be had: {' '.join(str(error).split())}") from None
 
 
 def _method(where: str, entry: Any) -> tuple[str, dict[str, Any]]:
-    """The name of a method, and the settings that stand with it."""
+    """Name of a method, and its settings."""
     own = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
     if "name" not in own:
         raise StudyError(f"{where} has a method without a name.")
     name = own.pop("name")
-    check_table(where, {"method": name}, {"method": choice(*METHODS)})
+    check_table(where, {"method": name}, {"method": choice(*CLASSIFIERS)})
     return str(name), own
 
 

@@ -1,4 +1,4 @@
-"""The data of a run: read, and made into features once where all runs can share them."""
+"""Load the data of a run, with features that are computed once if runs can share them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 ARRAYS = ("X", "y", "n_train")
-#: What may stand before the classifier in place of the usual scaling of a table's numbers.
+#: Scalers of a table's features, by name.
 SCALES: dict[str, Callable[[], Any]] = {
     "standard": lambda: _preprocessing().StandardScaler(),
     "range": lambda: _preprocessing().MinMaxScaler((-1.0, 1.0)),
@@ -43,13 +43,12 @@ SCALES: dict[str, Callable[[], Any]] = {
 
 
 class Material(NamedTuple):
-    """Rows to learn from and to test on.
+    """Rows for training and testing.
 
-    X : (N, M) features, or a data frame of which the task's encoder makes them
+    X : (N, M) features, or a data frame for the task's encoder
     y : (N,)
-    n_train : how many rows, the first ones, the publisher meant for training; None if there is
-        no such split
-    task : the table, with unfitted steps to be fitted to each training part; None if X is ready
+    n_train : the publisher's training rows are the first ``n_train``; None without such a split
+    task : the table, with an encoder to fit to each training part; None if X holds features
     """
 
     X: Any
@@ -59,14 +58,14 @@ class Material(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where things lie on this machine: the prepared features and the data sets."""
+    """Folders of the prepared features and of the data sets."""
 
     prepared: Path
     data_home: str | None = None
 
 
 def has_test_set(source: str) -> bool:
-    """Whether a source is an image set that its publisher divided."""
+    """Whether a source is an image set with a publisher's test set."""
     return source in IMAGES and source in CATALOGUE
 
 
@@ -77,14 +76,14 @@ def file_digest(path: Path) -> str:
 
 
 def load(point: Point, path: str | None, place: Place) -> Material:
-    """The material of a point; features of divided image sets must have been prepared."""
+    """Load the material of a point; image sets with a test set must be prepared first."""
     if has_test_set(point.data["source"]):
         return _open(str(_folder(point, place)))
     return _table(_frozen(point.data), _frozen(point.features), path, place.data_home)
 
 
 def is_ready(point: Point, path: str | None, place: Place) -> bool:
-    """Whether the runs of a point can begin; data that are not here are fetched, if possible."""
+    """Whether the runs of a point can begin; missing data are fetched if possible."""
     if has_test_set(point.data["source"]):
         return _folder(point, place).is_dir()
     load(point, path, place)
@@ -92,7 +91,7 @@ def is_ready(point: Point, path: str | None, place: Place) -> bool:
 
 
 def prepare(point: Point, place: Place) -> None:
-    """Make the features of a divided image set and keep them where runs can map them."""
+    """Compute the features of an image set and save them as arrays that runs can map."""
     folder = _folder(point, place)
     if folder.is_dir():
         return
@@ -121,7 +120,7 @@ def prepare(point: Point, place: Place) -> None:
 
 
 def _folder(point: Point, place: Place) -> Path:
-    """Where the features of a point are kept: a name for all that decides them."""
+    """Folder of the features of a point, named by a hash of all they depend on."""
     source = point.data["source"]
     files = [
         [str(file), os.stat(file).st_size, os.stat(file).st_mtime_ns]

@@ -1,4 +1,4 @@
-"""The classifiers of a study, by name: shared kernels, and those that the paper compares with."""
+"""The classifiers of a study, by name: shared kernels and conventional classifiers."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from pskem import checks
-from pskem.blocks._partition import ARRANGEMENTS
-from pskem.engine._parallel import workers
-from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._ensemble import PartitionEnsemble
-from pskem.model import HELD, Block, block_log_likelihoods, shared_proportion
-from pskem.training._fitting import check_common
-from pskem.workflow import hold_out
+from pskem.blocks import ARRANGEMENTS
+from pskem.engine import workers
+from pskem.estimators import EM_ALONE, PartitionEnsemble, SharedKernelClassifier
+from pskem.model import Model
+from pskem.preprocessing import IndependentComponents
+from pskem.training import Settings
+from pskem.workflow import classifier_settings, hold_out
 
-__all__ = ["METHODS", "OURS", "RESERVED", "Method", "Sample", "Trace"]
+__all__ = ["CLASSIFIERS", "OURS", "RESERVED", "Sample", "StudyClassifier", "Trace"]
 
 OURS = "shared-kernels"
 #: Settings that are the runner's, whatever the classifier.
 RUNNERS = frozenset({"n_jobs", "random_state", "verbose", "warm_start"})
+#: Settings that studies know by flat names, beside the classifier's own parameters.
+FLAT = frozenset({"init_range", "init_scale", "own_mass", "reseed", "shrinkage_target"})
 #: Settings that a study of passes does not take: it makes all EM passes from one start and chooses
 #: among them.
 RESERVED = RUNNERS | {
     "block_weights",
     "discriminative_iter",
-    "discriminative_smoothing",
     "early_stopping",
     "n_init",
     "n_iter_no_change",
     "tol",
     "validation_fraction",
 }
-#: The paper's training, to which a study adds what it names: the classifier's own defaults go
-#: beyond it.
+#: What a study of passes is unless it says otherwise: EM alone, with kernels that are shared.
 PLAIN: Mapping[str, Any] = {
     "n_components": 20,
     "init": "k-means++",
@@ -49,9 +50,6 @@ PLAIN: Mapping[str, Any] = {
     "shrinkage": 0.0,
     "shrinkage_target": "pooled",
     "reseed": False,
-    "block_weights": None,
-    "discriminative_iter": 0,
-    "early_stopping": False,
 }
 #: Training rows by which the settings of a tuned classifier are chosen, at most, and the folds.
 TUNING_ROWS = 6000
@@ -68,12 +66,12 @@ class Sample(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """How a training went: one entry a pass, or a single one where there are no passes.
+    """Record of a training: one entry per pass, or a single entry without passes.
 
-    accuracies : for each watched sample, its accuracy after each pass
-    log_likelihoods : of the training rows, summed over the blocks, as each pass found it
-    shared : the shared proportion after each pass
-    seconds : of the training alone, without the watching
+    accuracies : for each watched sample, the accuracy after each pass
+    log_likelihoods : of the training rows, summed over the blocks, before the update of each pass
+    shared : shared proportion after each pass
+    seconds : training time, without the time to watch
     """
 
     accuracies: list[list[float]]
@@ -82,8 +80,8 @@ class Trace(NamedTuple):
     seconds: float
 
 
-class Method(Protocol):
-    """How to train a classifier and watch it."""
+class StudyClassifier(Protocol):
+    """A classifier that a study can train and watch."""
 
     @property
     def has_passes(self) -> bool:
@@ -91,33 +89,33 @@ class Method(Protocol):
         ...
 
     def parameters(self) -> set[str]:
-        """Names of the settings that it takes."""
+        """Names of the accepted settings."""
         ...
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings with those that a study has unless it says otherwise."""
+        """Settings completed with the defaults of a study."""
         ...
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that no data could make right, as far as can be told."""
+        """Refuse settings that are wrong for any data."""
         ...
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
-        """The unfitted classifier."""
+        """Make the unfitted classifier."""
         ...
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
-        """Fit the classifier; accuracies are of the watched samples."""
+        """Fit the classifier and record the accuracy on the watched samples."""
         ...
 
 
 class SharedKernels(NamedTuple):
-    """Ours: all watched samples are classified after every pass."""
+    """Our EM, recorded pass by pass."""
 
     has_passes: bool = True
 
     def parameters(self) -> set[str]:
-        return set(SharedKernelClassifier().get_params()) - RESERVED
+        return {*SharedKernelClassifier().get_params(), *FLAT} - RESERVED
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         # One block is the same however it is dealt.
@@ -126,36 +124,29 @@ class SharedKernels(NamedTuple):
         return dict(settings)
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        check_common(SharedKernelClassifier(**{**PLAIN, **settings}))
-        if settings.get("n_blocks", "auto") != "auto":
-            checks.check_integer("n_blocks", settings["n_blocks"], 1)
+        Settings.parse(self.make(settings, 0, 1).get_params(deep=False))
         if not isinstance(settings.get("partition", []), list):
             checks.check_choice("partition", settings["partition"], ARRANGEMENTS)
         if not isinstance(settings.get("priors", []), list):
             checks.check_choice("priors", settings["priors"], ["uniform"])
-        K = settings.get("n_components", 1)
-        checks.check_n_components(K, [1] * max(1, len(K)) if isinstance(K, list) else [1])
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
-        given = {**PLAIN, **settings}
+        given = {**EM_ALONE, **classifier_settings({**PLAIN, **settings})}
         return SharedKernelClassifier(**given, tol=0.0, random_state=seed, n_jobs=threads)
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
-        classes, counts = np.unique(sample.y, return_counts=True)
-        with np.errstate(divide="ignore"):
-            log_prior = np.log(checks.check_prior(model.priors, counts / counts.sum()))
         accuracies: list[list[float]] = [[] for _ in watched]
         shared: list[float] = []
         away = 0.0
 
-        def watch(blocks: list[Block]) -> None:
+        def watch(now: Model) -> None:
             nonlocal away
             start = time.perf_counter()
-            shared.append(shared_proportion(blocks, HELD))
+            shared.append(now.shared_proportion())
             with workers(model.n_jobs) as parallel_map:
                 for scores, (X, y) in zip(accuracies, watched, strict=True):
-                    joint = block_log_likelihoods(blocks, X, parallel_map).sum(axis=1) + log_prior
-                    scores.append(float(np.mean(classes[joint.argmax(axis=1)] == y)))
+                    decided = now.classes[now.joint(now.log_likelihood(X, parallel_map)).argmax(1)]
+                    scores.append(float(np.mean(decided == y)))
             away += time.perf_counter() - start
 
         start = time.perf_counter()
@@ -165,13 +156,13 @@ class SharedKernels(NamedTuple):
 
 
 class Conventional(NamedTuple):
-    """One of scikit-learn's, which is trained once and then judged.
+    """A classifier that is trained once and then evaluated.
 
-    path : of the class, whose module is imported when it is needed
-    fixed : settings that make it what its name says
-    usual : settings that a study may change
-    machine : settings that change how fast it is and nothing else
-    parallel : whether it takes a number of threads
+    path : import path of the class, which is imported when it is needed
+    fixed : settings that its name implies
+    usual : defaults that a study may change
+    machine : settings that change the speed only
+    parallel : whether it has the parameter ``n_jobs``
     """
 
     path: str
@@ -210,20 +201,48 @@ class Conventional(NamedTuple):
 
 
 def train_once(model: Any, sample: Sample, watched: list[Sample]) -> Trace:
-    """The trace of a classifier without passes: fitted, and then judged."""
+    """Fit and evaluate a classifier without passes."""
     start = time.perf_counter()
     model.fit(sample.X, sample.y)
     seconds = time.perf_counter() - start
     return Trace([[float(model.score(X, y))] for X, y in watched], [], [], seconds)
 
 
-class Ensemble(NamedTuple):
-    """Ours, multiplied over partitions; settings are those of its members and their number."""
+class OutOfTheBox(NamedTuple):
+    """Ours with all that follows EM; ``partition="ica"`` puts independent components before it."""
 
     has_passes: bool = False
 
     def parameters(self) -> set[str]:
-        return {"n_estimators", *SharedKernelClassifier().get_params()} - RUNNERS
+        return {*SharedKernelClassifier().get_params(), *FLAT} - RUNNERS
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(settings)
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        model = self.make(settings, 0, 1)
+        classifier = model[-1] if isinstance(model, Pipeline) else model
+        Settings.parse(classifier.get_params(deep=False))
+
+    def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
+        given = classifier_settings(settings)
+        unmix = given.get("partition") == "ica"
+        if unmix:
+            given["partition"] = "dependence"
+        model = SharedKernelClassifier(**given, random_state=seed, n_jobs=threads)
+        return make_pipeline(IndependentComponents(random_state=seed), model) if unmix else model
+
+    def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
+        return train_once(model, sample, watched)
+
+
+class Ensemble(NamedTuple):
+    """Our ensemble over partitions; settings are those of its members, and their number."""
+
+    has_passes: bool = False
+
+    def parameters(self) -> set[str]:
+        return {"n_estimators", *SharedKernelClassifier().get_params(), *FLAT} - RUNNERS
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"partition": "random", **settings}
@@ -231,12 +250,12 @@ class Ensemble(NamedTuple):
     def check(self, settings: Mapping[str, Any]) -> None:
         model = self.make(settings, 0, 1)
         checks.check_integer("n_estimators", model.n_estimators, 1)
-        model.estimator._check_parameters()
+        Settings.parse(model.estimator.get_params(deep=False))
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
         members = {key: value for key, value in settings.items() if key != "n_estimators"}
         number = {key: value for key, value in settings.items() if key == "n_estimators"}
-        member = SharedKernelClassifier(**members, n_jobs=threads)
+        member = SharedKernelClassifier(**classifier_settings(members), n_jobs=threads)
         return PartitionEnsemble(member, **number, partition=None, random_state=seed)
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
@@ -244,7 +263,7 @@ class Ensemble(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """A conventional classifier whose settings cross-validation of training rows chooses."""
+    """A conventional classifier tuned by cross-validation on training rows."""
 
     base: Conventional
     grid: Mapping[str, Sequence[Any]]
@@ -272,7 +291,7 @@ class Tuned(NamedTuple):
         if len(rows) > TUNING_ROWS:
             _, rows = hold_out(sample.y, TUNING_ROWS / len(rows), model.cv.random_state)
         with warnings.catch_warnings():
-            # Settings that a classifier refuses are not chosen; that needs no mention.
+            # Settings that a classifier refuses are not chosen; no warning is needed.
             warnings.filterwarnings("ignore", category=FitFailedWarning)
             warnings.filterwarnings("ignore", "One or more of the test scores", UserWarning)
             model.fit(sample.X[rows], sample.y[rows])
@@ -284,7 +303,7 @@ class Tuned(NamedTuple):
 
 _CACHE = {"cache_size": SVM_CACHE}
 _SVC = "sklearn.svm.SVC"
-METHODS: dict[str, Method] = {
+CLASSIFIERS: dict[str, StudyClassifier] = {
     OURS: SharedKernels(),
     "lda": Conventional("sklearn.discriminant_analysis.LinearDiscriminantAnalysis"),
     "qda": Conventional(
@@ -301,16 +320,16 @@ METHODS: dict[str, Method] = {
     "knn": Conventional("sklearn.neighbors.KNeighborsClassifier", parallel=True),
     "bagged-trees": Conventional("sklearn.ensemble.BaggingClassifier", parallel=True),
     "hist-gradient-boosting": Conventional("sklearn.ensemble.HistGradientBoostingClassifier"),
-    "pskem": Conventional("pskem.estimators._classifier.SharedKernelClassifier", parallel=True),
+    "pskem": OutOfTheBox(),
     "pskem-cv": Conventional(
         # Without a time budget, so that the machine does not choose.
-        "pskem.estimators._search.SharedKernelClassifierCV",
+        "pskem.estimators.SharedKernelClassifierCV",
         {"time_budget": None},
         parallel=True,
     ),
     "pskem-ensemble": Ensemble(),
 }
-METHODS |= {
+CLASSIFIERS |= {
     "tuned-qda": Tuned(
         Conventional("sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis"),
         {"reg_param": [1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3]},

@@ -1,4 +1,4 @@
-"""What is left of a study when it is done: a page, figures and tables, from its file alone."""
+"""The report of a study: a page, figures and tables, from the recorded runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pskem.display._page import Page
+from pskem.display._table import Table
 from pskem.files import atomic_write
 from pskem.study.definition import Study
 from pskem.study.drawing import chosen, draw
@@ -19,19 +20,26 @@ from pskem.study.summary import PointSummary, Spread, describe, summarise
 __all__ = ["LEGEND", "Written", "brief_table", "percent", "point_table", "write_report"]
 
 PROTOCOLS = (
-    "Two protocols stand side by side. The paper's keeps the pass that has the best accuracy on the"
-    " test rows; it is optimistic, because the test rows chose it. The honest one takes the pass"
-    " that validation rows chose, which are training data, and measures it on the same test rows;"
-    " where nothing validates it takes the last pass. Classifiers without passes have one figure."
-    " The spread is one standard deviation over runs with different seeds."
+    "Accuracies are given by two protocols. The paper's protocol keeps the pass with the best"
+    " accuracy on the test rows. It is optimistic, because the test rows chose the pass. The honest"
+    " protocol keeps the pass that validation rows chose, which are training data, and measures it"
+    " on the same test rows. Without validation it keeps the last pass. Classifiers without passes"
+    " have one figure. The spread is one standard deviation over runs with different seeds."
 )
 #: What the headings of the tables mean.
-LEGEND = (
-    "reported: in the paper. paper*: best pass by TEST accuracy, the paper's optimistic protocol."
-    " honest: pass chosen without test data. pass*, pass: the medians of these passes. s/pass:"
-    " seconds of a training pass, or of the whole fit of a classifier without passes, on one thread"
-    " unless summary.csv says otherwise."
-)
+LEGEND = {
+    "reported %": "reported: in the paper.",
+    "paper* %": "paper*: best pass by TEST accuracy, the paper's optimistic protocol.",
+    "honest %": "honest: pass chosen without test data.",
+    "difference": "difference: paper* minus honest.",
+    "pass*": "pass*: the best pass by test accuracy, median.",
+    "pass": "pass: the pass chosen without test data, median.",
+    "shared": "shared: the shared proportion after the last pass.",
+    "s/pass": "s/pass: seconds of a training pass, or of the whole fit of a classifier without"
+    " passes, on one thread unless summary.csv says otherwise.",
+}
+#: Columns of the report for which a terminal is too narrow.
+BESIDE = ("pass*", "pass", "shared")
 #: Tables of more rows than this are folded away, if there is a figure to look at instead.
 LONG = 25
 
@@ -48,7 +56,7 @@ def write_report(store: Store, folder: Any) -> Written:
     folder = Path(folder)
     page = Page("Studies of shared kernel models")
     page.text(PROTOCOLS)
-    page.text(LEGEND)
+    page.text(" ".join(LEGEND.values()))
     everything: list[PointSummary] = []
     pictures: list[Path] = []
     for study in store.studies():
@@ -69,9 +77,8 @@ def write_report(store: Store, folder: Any) -> Written:
                 atomic_write(path, _rendered(made, suffix))
                 pictures.append(path)
             page.figure(made, f"{figure['name']}. {figure['title']}")
-        headings, rows = point_table(summaries)
-        folded = f"All {len(rows)} points" if study.figures and len(rows) > LONG else None
-        page.table(headings, rows, folded=folded)
+        long = bool(study.figures) and len(summaries) > LONG
+        page.table(point_table(summaries), folded=f"All {len(summaries)} points" if long else None)
         for text in _warned(summaries):
             page.text(text)
     page.heading("How it was made")
@@ -84,25 +91,23 @@ def write_report(store: Store, folder: Any) -> Written:
     failed = _failed(store)
     if failed:
         page.heading("Runs that failed")
-        page.table(["study", "experiment", "settings", "seed", "why"], failed)
+        page.table(Table(["study", "experiment", "settings", "seed", "why"], failed, left=5))
     atomic_write(folder / "summary.csv", _csv(everything).encode())
     atomic_write(folder / "summary.json", _json(made_with, everything).encode())
     page.write(folder / "report.html")
     return Written(folder / "report.html", list(dict.fromkeys(pictures)))
 
 
-def brief_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list[str]]]:
-    """What fits on a terminal of :func:`point_table`."""
-    headings, rows = point_table(summaries)
-    kept = [i for i, name in enumerate(headings) if name not in ("pass*", "pass", "shared")]
-    if "settings" not in headings:
-        return [headings[i] for i in kept], [[row[i] for i in kept] for row in rows]
-    joined = [[", ".join(filter(None, row[:2])), *(row[i] for i in kept[2:])] for row in rows]
-    return [headings[0], *(headings[i] for i in kept[2:])], joined
+def brief_table(summaries: Sequence[PointSummary]) -> Table:
+    """What fits on a terminal of :func:`point_table`: experiment and settings in one column."""
+    headings, rows, left = point_table(summaries)
+    kept = [i for i, name in enumerate(headings[left:], left) if name not in BESIDE]
+    joined = [[", ".join(filter(None, row[:left])), *(row[i] for i in kept)] for row in rows]
+    return Table([headings[0], *(headings[i] for i in kept)], joined)
 
 
-def point_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list[str]]]:
-    """Headings, and a row of texts for each point; columns with nothing in them are left out."""
+def point_table(summaries: Sequence[PointSummary]) -> Table:
+    """A row of texts for each point; columns with nothing in them are left out."""
     columns: dict[str, list[str]] = {
         "experiment": [s.entry.experiment.name for s in summaries],
         "settings": [describe(s.entry.label) for s in summaries],
@@ -117,7 +122,8 @@ def point_table(summaries: Sequence[PointSummary]) -> tuple[list[str], list[list
         "s/pass": [f"{s.seconds_per_pass:.3g}" for s in summaries],
     }
     filled = {heading: texts for heading, texts in columns.items() if any(texts)}
-    return list(filled), [list(row) for row in zip(*filled.values(), strict=True)]
+    rows = [list(row) for row in zip(*filled.values(), strict=True)]
+    return Table(list(filled), rows, left=1 + ("settings" in filled))
 
 
 def percent(spread: Spread) -> str:
@@ -134,7 +140,7 @@ def _reported(summary: PointSummary) -> str:
 
 
 def _state(study: Study, summaries: Sequence[PointSummary]) -> str:
-    """How much of a study has been run."""
+    """WorkProgress of a study in words."""
     done = {summary.entry.point.key for summary in summaries}
     missing = sum(entry.point.key not in done for entry in study.entries)
     runs = sorted({summary.n_runs for summary in summaries})
@@ -147,7 +153,7 @@ def _state(study: Study, summaries: Sequence[PointSummary]) -> str:
 
 
 def _failed(store: Store) -> list[tuple[str, ...]]:
-    """Runs of the studies that failed and have not been done since."""
+    """Rows for the runs that failed and have not succeeded since."""
     failures = store.failures().values()
     return [
         (
@@ -186,7 +192,7 @@ def _rendered(figure: Any, suffix: str) -> bytes:
 
 
 def _json(made_with: Sequence[str], summaries: Sequence[PointSummary]) -> str:
-    """One point a line, so that versions can be compared."""
+    """One point per line, so that two versions can be compared."""
     points = ",\n".join(json.dumps(summary.as_dict()) for summary in summaries)
     return f'{{"made_with": {json.dumps(made_with)},\n"points": [\n{points}\n]}}\n'
 

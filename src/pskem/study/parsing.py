@@ -1,4 +1,4 @@
-"""Study files: TOML to a study, with its slices of other studies and its figures."""
+"""Parse study files: TOML to a study, with slices of other studies and figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pskem.study.checking import (
 from pskem.study.configuration import StudyError
 from pskem.study.definition import Entry, Experiment, Study, check_names, names_of
 from pskem.study.experiments import SHARED, check_settings, make_experiment
-from pskem.study.methods import METHODS, OURS
+from pskem.study.methods import CLASSIFIERS, OURS
 
 __all__ = ["included", "load_study", "parse_study"]
 
@@ -64,7 +64,7 @@ FIGURE = {
 
 
 def included() -> dict[str, str]:
-    """The texts of the studies that come with the package, by name."""
+    """Texts of the studies that come with the package, by name."""
     folder = files("pskem.study") / "definitions"
     found = {
         Path(file.name).stem: file.read_text(encoding="utf-8")
@@ -75,7 +75,7 @@ def included() -> dict[str, str]:
 
 
 def load_study(path: Any) -> Study:
-    """A study from a TOML file; its data files are sought beside it."""
+    """Load a study from a TOML file; data files are relative to its folder."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8-sig")  # some editors begin with a mark
@@ -87,7 +87,7 @@ def load_study(path: Any) -> Study:
 
 
 def parse_study(name: str, text: str, folder: Path = Path()) -> Study:
-    """A study from the text of a TOML file; files are sought in the folder."""
+    """Parse a study from the text of a TOML file; data files are relative to the folder."""
     where = f"The study {name!r}"
     try:
         table = tomllib.loads(text)
@@ -117,7 +117,7 @@ def _check_unique(what: str, names: list[str]) -> None:
 
 
 def _slice(where: str, table: Mapping[str, Any], entry: Mapping[str, Any]) -> list[Experiment]:
-    """Experiments of an included study: some of their points, or with other settings."""
+    """Experiments of an included study, with a selection of points or other settings."""
     where = f"{where}, slice of {entry.get('study', 'nothing')},"
     check_table(where, entry, SLICE)
     texts = included()
@@ -128,7 +128,7 @@ def _slice(where: str, table: Mapping[str, Any], entry: Mapping[str, Any]) -> li
     only = as_list(entry.get("only", []))
     check_names([base], only)
     changes, wanted = entry.get("settings", {}), entry.get("where", {})
-    check_known(where, wanted, METHODS[OURS].parameters())
+    check_known(where, wanted, CLASSIFIERS[OURS].parameters())
     check_settings(where, OURS, changes)
     several = len(table["slice"]) > 1 or "experiment" in table
     made = []
@@ -139,7 +139,7 @@ def _slice(where: str, table: Mapping[str, Any], entry: Mapping[str, Any]) -> li
             fits = all(point.settings.get(k) in as_list(values) for k, values in wanted.items())
             if named and fits:
                 if point.method == OURS:
-                    changed = METHODS[OURS].complete({**point.settings, **changes})
+                    changed = CLASSIFIERS[OURS].complete({**point.settings, **changes})
                     point = point._replace(settings=changed)
                     label = {key: changes.get(key, value) for key, value in label.items()}
                 kept[point.key] = point, label

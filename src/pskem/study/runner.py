@@ -1,4 +1,4 @@
-"""Perform the runs of a study in several processes, each once, whatever interrupts."""
+"""Perform the runs of a study in several processes, each run once, despite interrupts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
-from pskem.study.configuration import Run, StudyError, digest
+from pskem.study.configuration import RunSpec, StudyError, digest
 from pskem.study.execution import Result, perform
 from pskem.study.materials import Place, is_ready, load, prepare
 from pskem.study.splits import make_parts
 from pskem.study.store import Store
 
-__all__ = ["Outcome", "Progress", "pool", "work"]
+__all__ = ["Outcome", "WorkProgress", "pool", "work"]
 
 #: Seconds between looks at the clock and the file.
 BEAT = 2.0
@@ -31,12 +31,12 @@ ADVICE = (
 )
 
 
-class Progress(NamedTuple):
-    """How far the work is.
+class WorkProgress(NamedTuple):
+    """WorkProgress of the work.
 
-    done : runs that are in the file, of ``total``
-    now : what is being done
-    left : seconds to the end, about; None while there is nothing to tell it by
+    done : number of recorded runs, of ``total``
+    now : current activity
+    left : estimated seconds to the end; None if there is no estimate yet
     """
 
     done: int
@@ -47,16 +47,16 @@ class Progress(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the work ended: runs performed here, found done or done by others, and failures."""
+    """Result of the work: runs performed here, runs found done or done by others, failures."""
 
     performed: int
     found: int
-    failures: list[tuple[Run, str]]
+    failures: list[tuple[RunSpec, str]]
 
 
 @contextmanager
 def pool(jobs: int) -> Iterator[Executor]:
-    """Worker processes that leave interrupts to their parent and do not outlive it."""
+    """Pool of worker processes that ignore interrupts and end with their parent."""
     executor = ProcessPoolExecutor(
         jobs, get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
     )
@@ -84,18 +84,18 @@ def _begin(parent: int) -> None:
 
 
 def work(
-    runs: Sequence[Run],
+    runs: Sequence[RunSpec],
     store: Store,
     place: Place,
     executor: Executor,
     jobs: int = 1,
     threads: int = 1,
-    observe: Callable[[Progress], None] = lambda progress: None,
+    observe: Callable[[WorkProgress], None] = lambda progress: None,
 ) -> Outcome:
-    """Perform the runs that are not in the file yet, ``jobs`` at a time.
+    """Perform the runs that are not recorded yet, ``jobs`` at a time.
 
-    Other processes may work on the same file: what one of them has claimed is left to it, and
-    waited for at the end.
+    Other processes may work on the same file. Runs that they have claimed are left to them and
+    awaited at the end.
     """
     store.release()  # what an earlier attempt may have left
     # What failed before, and perhaps took a worker with it, comes last.
@@ -105,17 +105,17 @@ def work(
     for key in store.done(pending):
         del pending[key]
     found = total - len(pending)
-    failures: list[tuple[Run, str]] = []
+    failures: list[tuple[RunSpec, str]] = []
 
     def tell(now: str, left: float | None) -> None:
-        observe(Progress(found + performed, total, len(failures), now, left))
+        observe(WorkProgress(found + performed, total, len(failures), now, left))
 
     performed = 0
     for key, message in _make_ready(pending, place, executor, tell).items():
         run = pending.pop(key)
         failures.append((run, message))
         store.fail(run, message)
-    active: dict[Future[Result], tuple[str, Run]] = {}
+    active: dict[Future[Result], tuple[str, RunSpec]] = {}
     clock = _Clock(store, jobs, pending.values())
     while pending or active:
         while pending and len(active) < jobs:
@@ -158,7 +158,7 @@ def work(
 
 
 def _problem(future: Future[Result]) -> str | None:
-    """What is wrong with the outcome of a run, if anything."""
+    """Error message of a run, or None if it succeeded."""
     error = future.exception()
     if isinstance(error, BrokenProcessPool):
         return DEAD
@@ -172,14 +172,14 @@ def _problem(future: Future[Result]) -> str | None:
 
 
 def _make_ready(
-    runs: Mapping[str, Run],
+    runs: Mapping[str, RunSpec],
     place: Place,
     executor: Executor,
     tell: Callable[[str, float | None], None],
 ) -> dict[str, str]:
     """Get the data of the runs, make the features that runs share, and try the splits.
 
-    Gives the keys of runs for which that cannot be done, and why.
+    Returns the error messages of runs for which this fails, by key.
     """
     users: dict[str, list[str]] = {}
     for key, run in runs.items():
@@ -202,17 +202,17 @@ def _make_ready(
 
 
 def _submit(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Hand over a task, which may start a process."""
+    """Submit a task, which may start a process."""
     with _undisturbed():
         return executor.submit(function, *arguments)
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Put off interrupts until the end of the block.
+    """Delay interrupts until the end of the block.
 
-    A process that is started inside inherits that interrupts are blocked: they are its parent's.
-    And the parent does not leave it half started.
+    A process started inside inherits the blocked signals, so only its parent handles interrupts.
+    And an interrupt cannot leave a process half started.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "pthread_sigmask"):
@@ -236,9 +236,9 @@ def _undisturbed() -> Iterator[None]:
 
 
 class _Clock:
-    """Tells the time that is left from the time that runs took, of the same point if possible."""
+    """Estimates the remaining time from the time of earlier runs."""
 
-    def __init__(self, store: Store, jobs: int, runs: Iterable[Run]) -> None:
+    def __init__(self, store: Store, jobs: int, runs: Iterable[RunSpec]) -> None:
         self._seconds = store.seconds()
         self._jobs = jobs
         self._points = {run.key: run.point.key for run in runs}
@@ -253,5 +253,5 @@ class _Clock:
         return sum(known) * len(keys) / max(1, len(known)) / self._jobs
 
 
-def _spoken(run: Run) -> str:
+def _spoken(run: RunSpec) -> str:
     return f"{run.point.data['source']} {run.point.method}"

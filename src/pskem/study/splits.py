@@ -1,4 +1,4 @@
-"""Which rows train, validate and test: the parts of a run."""
+"""Split the rows of a run into training, validation and test rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ORDERS = ("given", "shuffled", "stratified")
 
 
 class Part(NamedTuple):
-    """One training set and its test set, as positions of rows; cross-validation has several.
+    """A training set and its test set, as row indices; cross-validation has several.
 
-    validation : rows of neither, which are watched while the model trains; may be empty
-    inner : pairs of training rows, divided anew, that choose the pass when nothing is watched
+    validation : other rows to watch while the model trains; may be empty
+    inner : splits of the training rows that choose the pass if there are no validation rows
     """
 
     train: Rows
@@ -37,9 +37,9 @@ def make_parts(
     validation: Mapping[str, Any],
     seed: int,
 ) -> list[Part]:
-    """The parts of a run on rows with labels y (N,); all randomness is in the seed.
+    """The parts of a run on rows with labels y (N,); the seed decides all randomness.
 
-    ``n_train`` is where the publisher's test rows begin, if there are any.
+    The publisher's test rows, if there are any, begin at ``n_train``.
     """
     seed = 0 if split.get("fixed", False) else seed
     pairs = _folds(y, split, seed) if "folds" in split else [_pair(y, n_train, split, seed)]
@@ -70,7 +70,7 @@ def make_parts(
 def _pair(
     y: NDArray[Any], n_train: int | None, split: Mapping[str, Any], seed: int
 ) -> tuple[Rows, Rows]:
-    """The publisher's division or, where there is none, a random one."""
+    """The publisher's split or, if there is none, a random one."""
     if n_train is not None:
         return np.arange(n_train), np.arange(n_train, len(y))
     train, test = hold_out(y, float(split.get("test", 0.25)), seed)
@@ -105,7 +105,7 @@ def _folds(y: NDArray[Any], split: Mapping[str, Any], seed: int) -> list[tuple[R
 def _inner(
     y: NDArray[Any], train: Rows, validation: Mapping[str, Any], seed: int
 ) -> list[tuple[Rows, Rows]]:
-    """The training rows, divided for the choice of the pass: once, or into folds."""
+    """Splits of the training rows that choose the pass: a single one, or folds."""
     if "fraction" in validation:
         kept, held_out = hold_out(y[train], float(validation["fraction"]), seed)
         return [(np.sort(train[kept]), np.sort(train[held_out]))]

@@ -1,4 +1,4 @@
-"""The file of results: one row a run, written whole when the run is done."""
+"""The file of results: one row per run, written when the run is complete."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from pskem.study.configuration import Point, Run, StudyError
+from pskem.study.configuration import Point, RunSpec, StudyError
 from pskem.study.definition import Study
 from pskem.study.execution import PartResult, Result
 
 __all__ = ["Claim", "Failure", "Record", "Store", "versions"]
 
-#: Tells our files from other SQLite files, and layouts from each other.
+#: Identifiers of our SQLite files and of their layout.
 APPLICATION = 0x70736B6D
 LAYOUT = 1
-#: Seconds after which a claim that nobody renews is free again, and to wait for a locked file.
+#: Seconds until a claim expires unless renewed, and seconds to wait for a locked file.
 LEASE = 300.0
 PATIENCE = 60.0
 
@@ -60,7 +60,7 @@ CREATE TABLE failures (
 
 
 class Record(NamedTuple):
-    """A run that is done."""
+    """A completed run."""
 
     point: str
     seed: int
@@ -71,7 +71,7 @@ class Record(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A run that could not be done, and why."""
+    """A run that failed, and why."""
 
     point: str
     seed: int
@@ -79,14 +79,14 @@ class Failure(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What looking for work found: a run to do, and the runs that others have done by now."""
+    """Result of a search for work: a run to perform, and the runs that are done by now."""
 
     key: str | None
     done: set[str]
 
 
 def versions() -> dict[str, str]:
-    """What a result may depend on besides its configuration."""
+    """Versions that a result may depend on."""
     import numpy
     import scipy
     import sklearn
@@ -104,24 +104,23 @@ def versions() -> dict[str, str]:
 
 
 class Store:
-    """A file of results, which several processes may use at once.
+    """A file of results that several processes can use at once.
 
-    A run is claimed before it is performed, so that no other process performs it too; a claim
-    ends with its process, or when it is not renewed for a while. Results are written in one
-    transaction, so that a run is there whole or not at all.
+    A process claims a run before it performs it, so that no other process does. A claim ends with
+    its process, or when it is not renewed for a while. Each result is written in one transaction.
 
     Parameters
     ----------
     path : path-like
     create : bool
-        Whether to make the file if it is not there.
+        Whether to create the file if it does not exist.
     """
 
     def __init__(self, path: Any, create: bool = True) -> None:
         self.path = Path(path)
         self.owner = uuid.uuid4().hex
         if not create and not self.path.is_file():
-            raise StudyError(f"There is no file of results {self.path}. Run a study first.")
+            raise StudyError(f"There is no file of results {self.path}. RunSpec a study first.")
         try:
             self._connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
             self._prepare()
@@ -152,7 +151,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, and nobody else in between."""
+        """An exclusive transaction: commit, or roll back on any error."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -174,7 +173,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give back what was claimed, and close the file."""
+        """Release all claims and close the file."""
         try:
             self.release()
         except sqlite3.Error:
@@ -183,18 +182,18 @@ class Store:
             self._connection.close()
 
     def release(self) -> None:
-        """Give back what was claimed."""
+        """Release all claims of this store."""
         self._connection.execute("DELETE FROM claims WHERE owner = ?", [self.owner])
 
     def remember(self, study: Study) -> None:
-        """Keep the definition of a study with its results."""
+        """Store the definition of a study."""
         self._connection.execute(
             "INSERT OR REPLACE INTO studies VALUES (?, ?, ?)",
             [study.name, json.dumps(study.as_dict()), _now()],
         )
 
     def studies(self) -> list[Study]:
-        """The studies whose runs are, or will be, in this file."""
+        """The stored studies, by name."""
         rows = self._connection.execute("SELECT definition FROM studies ORDER BY name")
         return [Study.from_dict(json.loads(definition)) for (definition,) in rows]
 
@@ -218,18 +217,18 @@ class Store:
         return Claim(free, done)
 
     def renew(self) -> None:
-        """Say that the runs that this process has claimed are still being performed."""
+        """Renew the claims of this store."""
         self._connection.execute(
             "UPDATE claims SET expires = ? WHERE owner = ?", [time.time() + LEASE, self.owner]
         )
 
     def done(self, keys: Collection[str]) -> set[str]:
-        """Which of these runs are done."""
+        """The runs that are done, of those given."""
         wanted = set(keys)
         return {key for (key,) in self._connection.execute("SELECT key FROM runs") if key in wanted}
 
-    def add(self, run: Run, result: Result, threads: int = 1) -> None:
-        """Store the result of a run; the first one stays."""
+    def add(self, run: RunSpec, result: Result, threads: int = 1) -> None:
+        """Store the result of a run, unless there is one already."""
         with self._transaction():
             self._connection.execute(
                 f"INSERT INTO runs VALUES ({', '.join('?' * 15)}) ON CONFLICT (key) DO NOTHING",
@@ -254,8 +253,8 @@ class Store:
             self._connection.execute("DELETE FROM claims WHERE key = ?", [run.key])
             self._connection.execute("DELETE FROM failures WHERE key = ?", [run.key])
 
-    def fail(self, run: Run, message: str) -> None:
-        """Store why a run could not be performed; it will be tried again when asked for."""
+    def fail(self, run: RunSpec, message: str) -> None:
+        """Store why a run failed; the next request tries it again."""
         with self._transaction():
             self._connection.execute(
                 "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)",
@@ -266,7 +265,7 @@ class Store:
             )
 
     def records(self, points: Collection[Point] | None = None) -> list[Record]:
-        """All runs of some points, or of all, by point and seed."""
+        """Runs of some points, or of all, sorted by point and seed."""
         rows = self._connection.execute(
             "SELECT point, seed, finished, versions, threads, parts, seconds, warnings"
             " FROM runs ORDER BY point, seed"
@@ -290,17 +289,17 @@ class Store:
         ]
 
     def made_with(self) -> list[dict[str, str]]:
-        """The versions that the runs were made with, each once."""
+        """Distinct versions that the runs were made with."""
         rows = self._connection.execute("SELECT DISTINCT versions FROM runs ORDER BY versions")
         return [json.loads(text) for (text,) in rows]
 
     def seconds(self) -> dict[str, float]:
-        """How long a run of each point took, on average."""
+        """Mean seconds of a run of each point."""
         rows = self._connection.execute("SELECT point, avg(seconds) FROM runs GROUP BY point")
         return dict(rows.fetchall())
 
     def failures(self) -> dict[str, Failure]:
-        """Runs that failed and have not been done since, by their keys."""
+        """Runs that failed and have not succeeded since, by key."""
         rows = self._connection.execute(
             "SELECT key, configuration, seed, message FROM failures"
             " WHERE key NOT IN (SELECT key FROM runs)"
@@ -316,7 +315,7 @@ def _now() -> str:
 
 
 def _gone(pid: int) -> bool:
-    """Whether a process of this machine has ended."""
+    """Whether a process on this machine has ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""From runs to what they say: means and spreads of each point, under both protocols."""
+"""Means and spreads of the runs of each point, under both protocols."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pskem.study.definition import Entry, Study
-from pskem.study.methods import METHODS
+from pskem.study.methods import CLASSIFIERS
 from pskem.study.store import Record, Store
 
 __all__ = ["PointSummary", "Spread", "describe", "operations", "summarise"]
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation over runs; None where one run is all there is."""
+    """Mean and standard deviation over runs; the latter is None for a single run."""
 
     mean: float
     sd: float | None
 
 
 class PointSummary(NamedTuple):
-    """What the runs of a point found.
+    """Results of the runs of a point.
 
-    peak, honest, last : accuracy of the best pass by test data, of the pass that was chosen
-        without them, and of the last pass
+    peak, honest, last : accuracy of the best pass by test data, of the pass chosen without test
+        data, and of the last pass
     optimism : peak - honest
-    chosen, best : the passes of these, medians over runs and parts
-    shared : the shared proportion after the last pass
-    seconds_per_pass : of training, median over the runs with the fewest threads
-    seconds : that of all passes
-    threads : of these runs
-    warnings : in how many runs each warning was given
-    n_warned : how many runs gave any
+    best, chosen : the passes of peak and honest, medians over runs and parts
+    shared : shared proportion after the last pass
+    seconds_per_pass : training time, median over the runs with the fewest threads
+    seconds : the same for all passes
+    threads : number of threads of these runs
+    warnings : number of runs with each warning
+    n_warned : number of runs with any warning
     """
 
     study: str
@@ -57,7 +57,7 @@ class PointSummary(NamedTuple):
 
     @property
     def has_passes(self) -> bool:
-        return METHODS[self.entry.point.method].has_passes
+        return CLASSIFIERS[self.entry.point.method].has_passes
 
     def value(self, name: str) -> Any:
         """A setting of the point, its method, or None."""
@@ -66,7 +66,7 @@ class PointSummary(NamedTuple):
         return self.entry.point.settings.get(name)
 
     def quantity(self, name: str) -> Spread | None:
-        """Something to draw."""
+        """A quantity of a figure, by name."""
         if name == "operations":
             count = operations(self)
             return None if count is None else Spread(count, None)
@@ -118,16 +118,16 @@ def _rounded(value: float | None) -> float | None:
 
 
 def describe(label: Mapping[str, Any]) -> str:
-    """The settings that tell a point from others, in words."""
+    """The settings that distinguish a point, as text."""
     return ", ".join(
         str(value) if name == "method" else f"{name}={value}" for name, value in label.items()
     )
 
 
 def operations(summary: PointSummary) -> float | None:
-    """The paper's count for a whole training, N_P R K N (2 + m + m^2 + m^3).
+    """The paper's operation count of a whole training, N_P R K N (2 + m + m^2 + m^3).
 
-    Section 2.2 and 2.3; g(m), the cost of a quadratic form, is taken as m^3.
+    Sections 2.2 and 2.3, with g(m) = m^3 for the cost of a quadratic form.
     """
     point = summary.entry.point
     R, K, M = (
@@ -143,7 +143,7 @@ def operations(summary: PointSummary) -> float | None:
 
 
 def summarise(study: Study, store: Store) -> list[PointSummary]:
-    """The points of a study that have been run, in the order of its definition."""
+    """Summaries of the points that have been run, in the order of the study."""
     by_point: dict[str, list[Record]] = {}
     for record in store.records([entry.point for entry in study.entries]):
         by_point.setdefault(record.point, []).append(record)

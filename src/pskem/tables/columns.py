@@ -1,4 +1,4 @@
-"""Which columns of a table are what: numbers, categories, classes, and what is left out."""
+"""Decide which columns of a table are numbers, categories or classes, and which are dropped."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.tables.seam import TableError, check_unique
+from pskem.tables.base import TableError, check_unique
 from pskem.tables.text import MISSING
 
-__all__ = ["Columns", "align", "all_numeric", "labels_of", "sort_columns"]
+__all__ = ["Columns", "align", "all_numeric", "infer_columns", "labels_of"]
 
-#: A text column with more different values than this, and one for every second row or more, holds
-#: names or identifiers, not categories.
+#: A text column with more distinct values than this, and at least half as many as rows, is an
+#: identifier.
 IDENTIFIER_VALUES = 50
-#: A text column of which this share are numbers is a column of numbers with slips in it.
+#: A text column with at least this share of numbers is a numeric column with typing errors.
 NUMBER_SHARE = 0.9
-#: A class column of numbers with fractions and more values than this is no class column.
+#: A column with more distinct fractional numbers than this does not hold classes.
 MAX_NUMBER_CLASSES = 50
 #: Larger values cannot be squared and summed.
 LARGEST = 1e100
 DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?"
-#: What readers of text files take for truth values, as one spelling: all of a column may be read as
-#: truth values, or as text because of what else it holds.
+#: One spelling of truth values: whether a reader takes them for truth values or for text depends on
+#: the rest of the column.
 TRUTH = {"true": "True", "TRUE": "True", "false": "False", "FALSE": "False"}
 
 
 class Columns(NamedTuple):
     """How the columns of a table are used.
 
-    numeric, categorical : names of the columns that enter the model
-    dropped : names of the columns that do not, each with the reason
+    numeric, categorical : names of the columns that the model uses
+    dropped : names of the other columns, each with the reason
     """
 
     numeric: list[str]
@@ -45,10 +45,10 @@ class Columns(NamedTuple):
         return [*self.numeric, *self.categorical]
 
 
-def sort_columns(
+def infer_columns(
     frame: Any, target: str, drop: Collection[str] = (), categorical: Collection[str] = ()
 ) -> Columns:
-    """Decide how each column of a table but the target is used."""
+    """Decide how each column except the target is used."""
     known = list(map(str, frame.columns))
     check_unique("The table", known)
     for name in (*drop, *categorical):
@@ -75,12 +75,12 @@ def sort_columns(
 
 
 def all_numeric(frame: Any, target: str) -> Columns:
-    """Every column but the target as a number, also those without variance: pixels."""
+    """Use every column except the target as a number, even constant ones: for pixels."""
     return Columns([str(name) for name in frame.columns if str(name) != target], [], {})
 
 
 def _unusable(column: Any, as_category: bool) -> str | None:
-    """Why a column cannot be learnt from, or None."""
+    """Reason to drop a column, or None."""
     from pandas.api import types
 
     values = column.dropna()
@@ -104,7 +104,7 @@ def _unusable(column: Any, as_category: bool) -> str | None:
     if types.is_datetime64_any_dtype(column) or values.astype(str).str.fullmatch(DATE).all():
         return "it holds dates"
     if n > IDENTIFIER_VALUES and n >= len(values) / 2:
-        return f"it holds {n:,} different texts in {len(values):,} rows"
+        return f"it looks like an identifier ({n:,} distinct texts in {len(values):,} rows)"
     return None
 
 
@@ -115,7 +115,7 @@ def _holds_numbers(column: Any) -> bool:
 
 
 def _means_numbers(column: Any) -> bool:
-    """Whether a column holds numbers, or texts that are numbers but for a few slips."""
+    """Whether a column holds numbers, or texts that are numbers apart from a few errors."""
     import pandas as pd
     from pandas.api import types
 
@@ -129,7 +129,7 @@ def _means_numbers(column: Any) -> bool:
 
 
 def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The class column as labels of the rows that have one, and which rows these are."""
+    """Labels of the rows that have a class, and a mask of these rows."""
     known = list(map(str, frame.columns))
     if target not in known:
         raise TableError(
@@ -150,7 +150,7 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
 
 
 def _fractions(values: Any) -> Any:
-    """The different numbers with fractions in a column, if it holds nothing but numbers."""
+    """Distinct fractional numbers of a column, if it holds only numbers."""
     import pandas as pd
     from pandas.api import types
 
@@ -164,9 +164,9 @@ def _fractions(values: Any) -> Any:
 
 
 def align(frame: Any, columns: Columns) -> Any:
-    """The columns that a model was trained on, as the types that it knows.
+    """Select the columns that a model was trained on and convert them to its types.
 
-    Warns of texts and infinite values among numbers, which count as missing.
+    Texts and infinite values in numeric columns count as missing, with a warning.
     """
     import pandas as pd
 
@@ -183,7 +183,7 @@ def align(frame: Any, columns: Columns) -> Any:
 
 
 def _numbers(column: Any) -> Any:
-    """A column as numbers, NaN where there is none."""
+    """Convert a column to numbers, with NaN for missing values."""
     import pandas as pd
 
     numbers = column
@@ -204,7 +204,7 @@ def _numbers(column: Any) -> Any:
                 stacklevel=2,
             )
     numbers = numbers.astype(np.float64)
-    # What a table calls infinite is as good as missing to a model of measurements.
+    # To a model of measurements, an infinite value is as good as missing.
     infinite = int(np.isinf(numbers).sum())
     if infinite:
         warnings.warn(
@@ -223,7 +223,7 @@ def _numbers(column: Any) -> Any:
 
 
 def _texts(column: Any) -> Any:
-    """A column as texts, each value in one spelling whatever else the column holds."""
+    """Convert a column to texts; equal values have one spelling."""
     from pandas.api import types
 
     if types.is_float_dtype(column):  # as whole numbers may be, next to missing ones

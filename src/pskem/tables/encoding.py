@@ -1,4 +1,4 @@
-"""From columns to features: what stands before the classifier in a pipeline."""
+"""Encoders from columns to features, for the steps of a pipeline before the classifier."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pskem.preprocessing import paper_features
+from pskem.preprocessing import IndependentComponents, paper_features
+from pskem.tables.base import TableError
 from pskem.tables.columns import Columns
-from pskem.tables.seam import TableError
 
 __all__ = [
     "IMAGES",
@@ -25,12 +25,12 @@ __all__ = [
     "unknown_categories",
 ]
 
-#: Rarer values of a category share one column.
+#: One-hot columns of a category at most; rarer values share one.
 MAX_CATEGORIES = 30
 MISSING = "(missing)"
 CATEGORY = "category "
 
-#: The paper's features of the named image sets; the number of components is that of its table.
+#: The paper's features of the named image sets, with the numbers of components of its Table 1.
 IMAGES: dict[str, dict[str, Any]] = {
     "digits": {"n_components": 24, "deskew": False},
     "mnist": {"n_components": 39},
@@ -40,58 +40,67 @@ IMAGES: dict[str, dict[str, Any]] = {
 
 
 def make_encoder(
-    columns: Columns, image_set: str | None = None, pca: int | None = None
+    columns: Columns,
+    image_set: str | None = None,
+    pca: int | None = None,
+    ica: bool = False,
 ) -> Pipeline:
-    """Gaps filled, numbers scaled, categories as indicators; images as in the paper.
+    """Make an unfitted encoder: impute, one-hot encode and scale, or the paper's image features.
 
     Parameters
     ----------
     columns : Columns
     image_set : str or None
-        The name of an image set, whose columns are pixels.
+        Name of an image set, if the columns are pixels.
     pca : int or None
         Principal components to keep at the end; None keeps all features of a table, and the
         paper's number for images.
+    ica : bool
+        Whether independent components of these are the features.
     """
+    unmix = [("ica", IndependentComponents(random_state=0))] if ica else []
     if image_set in IMAGES:
         settings = IMAGES[image_set]
-        return paper_features(**(settings if pca is None else {**settings, "n_components": pca}))
+        made = paper_features(**(settings if pca is None else {**settings, "n_components": pca}))
+        return Pipeline([*made.steps, *unmix])
     from sklearn.decomposition import PCA
     from sklearn.preprocessing import StandardScaler
 
     steps = [("columns", _encode_columns(columns)), ("scale", StandardScaler())]
     if pca is not None:
         steps.append(("pca", PCA(pca, svd_solver="full")))
-    return Pipeline(steps)
+    return Pipeline([*steps, *unmix])
 
 
 def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, NDArray[Any]]:
-    """A copy of an encoder, fitted to a data frame, and the features that it makes of it.
+    """Fit a copy of an encoder to a data frame; returns it and the features.
 
-    Principal components, if there are any, are the last step of an encoder.
+    More principal components than there can be are refused.
     """
     fitted = clone(encoder)
-    if "pca" not in fitted.named_steps:
+    names = list(fitted.named_steps)
+    if "pca" not in names:
         return fitted, np.asarray(fitted.fit_transform(X))
-    features, pca = fitted[:-1].fit_transform(X), fitted[-1]
+    place = names.index("pca")
+    features, pca = fitted[:place].fit_transform(X), fitted[place]
     n_rows, n_features = features.shape
     if pca.n_components > min(n_rows, n_features):
         raise TableError(
-            f"{pca.n_components:,} principal components are to be kept, but {n_rows:,} row(s) of"
+            f"{pca.n_components:,} principal components were asked for, but {n_rows:,} row(s) of"
             f" {n_features:,} feature(s) have {min(n_rows, n_features):,} at most. Ask for fewer"
             " (--pca), or use more rows."
         )
-    return fitted, np.asarray(pca.fit_transform(features))
+    return fitted, np.asarray(fitted[place:].fit_transform(features))
 
 
 def _encode_columns(columns: Columns) -> Any:
-    """Numbers together, and every category by itself, so that its features can be told."""
+    """Encode numbers together and each category separately, so that its features are known."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OneHotEncoder
 
     encode = OneHotEncoder(
-        # One indicator follows from the others: kernels would have no variance.
+        # One indicator follows from the others, which would make covariances singular.
         drop="first",
         handle_unknown="infrequent_if_exist",
         max_categories=MAX_CATEGORIES,
@@ -106,9 +115,9 @@ def _encode_columns(columns: Columns) -> Any:
 
 
 def category_features(encoder: Pipeline) -> list[NDArray[np.intp]]:
-    """Positions of the features that a fitted encoder makes of each category, as far as any."""
+    """Feature indices of each category in a fitted encoder."""
     places = getattr(encoder[0], "output_indices_", {})
-    if "pca" in encoder.named_steps:
+    if {"pca", "ica"} & set(encoder.named_steps):
         return []
     found = [
         np.arange(place.start, place.stop)
@@ -120,14 +129,14 @@ def category_features(encoder: Pipeline) -> list[NDArray[np.intp]]:
 
 @contextmanager
 def unknown_allowed() -> Iterator[None]:
-    """Without scikit-learn's warning of unknown categories: it names neither columns nor values."""
+    """Silence scikit-learn's warning about unknown categories, which names no column or value."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         yield
 
 
 def unknown_categories(encoder: Pipeline, X: Any) -> dict[str, list[str]]:
-    """Values of categories that the encoder has not seen, by column; a gap is one, too."""
+    """Categories that the encoder has not seen, by column; a missing value is a category."""
     found: dict[str, list[str]] = {}
     for name, part, columns in getattr(encoder[0], "transformers_", []):
         if name.startswith(CATEGORY):

@@ -1,4 +1,4 @@
-"""Tables from files: CSV, TSV, Parquet and ARFF, whole or in parts, or a data set by name."""
+"""Read tables from CSV, TSV, Parquet and ARFF files, or data sets by name, whole or in parts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 
 from pskem.datasets import CATALOGUE, LOADERS
 from pskem.datasets.readers import FormatError, read_arff
-from pskem.tables.seam import Reader, TableError, Wishes, check_unique, spoken
+from pskem.tables.base import Reader, ReadOptions, TableError, check_unique, spoken
 from pskem.tables.text import COMPRESSED, SEPARATORS, text_reader
 
 __all__ = [
     "EMBEDDED",
     "PARQUET",
+    "ROWS",
     "TARGET",
     "is_named",
     "is_text",
@@ -31,24 +32,24 @@ EMBEDDED = ("digits", "iris", "wine", "breast_cancer")
 NAMED = (*EMBEDDED, *CATALOGUE)
 #: The class column of a named data set.
 TARGET = "class"
-#: Rows that are read at a time.
+#: Rows that are read at a time, unless the caller says otherwise.
 ROWS = 20_000
 #: Types of whole numbers, by the names that pandas has for them.
 WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
 
 
 def is_named(source: str) -> bool:
-    """Whether a source is the name of a data set; a file of that name goes first."""
+    """Whether a source is the name of a data set; a file of that name takes precedence."""
     return source in NAMED and not Path(source).is_file()
 
 
 def is_text(source: str) -> bool:
-    """Whether a source is a text file or stdin, in which everything is written as text."""
+    """Whether a source is a text file or stdin."""
     return source == "-" or (not is_named(source) and suffix_of(source) in SEPARATORS)
 
 
 def suffix_of(path: str) -> str:
-    """The suffix that tells the format, without that of a compression."""
+    """Suffix of the format, without the suffix of a compression."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
@@ -62,10 +63,18 @@ def read_table(
     text: Collection[str] = (),
     verbatim: Collection[str] = (),
 ) -> Any:
-    """A whole table as a pandas DataFrame.
+    """Read a whole table as a pandas DataFrame.
 
-    ``source`` is a file, ``-`` for CSV on stdin, or the name of a data set, whose class column is
-    called ``class``; ``subset`` and ``data_home`` are for those.
+    Parameters
+    ----------
+    source : str
+        A file, ``-`` for CSV on stdin, or the name of a data set, whose class column is ``class``.
+    subset, data_home
+        Options of the named data sets.
+    text : collection of str
+        Columns of a text file to read as text, whatever they hold.
+    verbatim : collection of str
+        Columns to read as they are written: a text such as NA does not mean missing.
     """
     (frame,) = read_parts(source, subset, data_home, text, verbatim, rows=None)
     return frame
@@ -79,7 +88,10 @@ def read_parts(
     verbatim: Collection[str] = (),
     rows: int | None = ROWS,
 ) -> Iterator[Any]:
-    """The same in parts of so many rows, so that a file need not fit into memory."""
+    """Read a table in parts of ``rows`` rows, so that it need not fit into memory.
+
+    The other parameters are those of :func:`read_table`.
+    """
     if is_named(source):
         frame = _named(source, subset, data_home)
         for low in range(0, len(frame), rows or len(frame)):
@@ -91,7 +103,7 @@ def read_parts(
     reader = _reader(source)
     n_rows = 0
     try:
-        for part in reader(source, Wishes(rows, text, verbatim)):
+        for part in reader(source, ReadOptions(rows, text, verbatim)):
             n_rows += len(part)
             if len(part):
                 yield part.set_axis(part.columns.map(str), axis=1)
@@ -128,33 +140,33 @@ def _reader(source: str) -> Reader:
     return READERS[suffix]
 
 
-def _parquet(source: str, wishes: Wishes) -> Iterator[Any]:
+def _parquet(source: str, wanted: ReadOptions) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(source) as file:
         check_unique(source, file.schema_arrow.names)
-        if wishes.rows is None:
-            yield _from_arrow(file.read(), wishes)
+        if wanted.rows is None:
+            yield _from_arrow(file.read(), wanted)
             return
-        for batch in file.iter_batches(batch_size=wishes.rows):
-            yield _from_arrow(batch, wishes)
+        for batch in file.iter_batches(batch_size=wanted.rows):
+            yield _from_arrow(batch, wanted)
 
 
-def _from_arrow(table: Any, wishes: Wishes) -> Any:
-    """A data frame in which whole numbers stay whole beside missing ones, and an index a column."""
+def _from_arrow(table: Any, wanted: ReadOptions) -> Any:
+    """Convert to a data frame; integers stay integers beside missing values."""
     import pandas as pd
     import pyarrow as pa
 
     whole = {getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in WHOLE}
     frame = table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
-    for name in wishes.verbatim:
+    for name in wanted.verbatim:
         if name in frame.columns:  # with its own type, whatever a part of its rows holds
             frame[name] = table.column(name).to_pandas(types_mapper=pd.ArrowDtype)
     unnamed = [name for name in frame.columns if re.fullmatch(r"__index_level_\d+__", name)]
     return frame.drop(columns=unnamed)
 
 
-def _arff(source: str, wishes: Wishes) -> Iterator[Any]:
+def _arff(source: str, wanted: ReadOptions) -> Iterator[Any]:
     import pandas as pd
 
     file = read_arff(Path(source))
@@ -172,7 +184,7 @@ READERS: dict[str, Reader] = {
 
 
 def _named(name: str, subset: str | None, data_home: Any) -> Any:
-    """A data set as a table with a column ``class`` of names."""
+    """Load a data set as a table with the class names in the column ``class``."""
     options: dict[str, Any] = {"as_frame": True}
     if name in EMBEDDED:
         import sklearn.datasets

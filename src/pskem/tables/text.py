@@ -1,4 +1,4 @@
-"""Tables from text: commas, tabs or semicolons, compressed or not, from a file or stdin."""
+"""Read CSV and TSV text, compressed or not, from a file or stdin."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pskem.tables.seam import Reader, TableError, Wishes, check_unique, spoken
+from pskem.tables.base import Reader, ReadOptions, TableError, check_unique, spoken
 
 __all__ = ["COMPRESSED", "MISSING", "SEPARATORS", "text_reader"]
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-#: What stands for a missing value in a text file, as pandas has it by default.
+#: Texts that mean a missing value, as in pandas.
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-#: Lines that tell how a file is written.
+#: Lines from which the format of a file is guessed.
 LINES_TO_GUESS = 100
 
 
 class _Dialect(NamedTuple):
-    """How a text file is written."""
+    """Format of a text file."""
 
     separator: str
     decimal: str
@@ -40,7 +40,7 @@ class _Dialect(NamedTuple):
 
 
 def _dialect(lines: list[str], separator: str) -> _Dialect:
-    """From the first lines: semicolons instead of commas, and then perhaps decimal commas."""
+    """Guess from the first lines: semicolons instead of commas, and then decimal commas."""
     header = next(csv.reader(lines, delimiter=separator), [])
     if separator != ",":
         return _Dialect(separator, ".", header)
@@ -52,7 +52,7 @@ def _dialect(lines: list[str], separator: str) -> _Dialect:
 
 
 class _Replay(io.TextIOBase):
-    """A stream of which some lines have been read, from its beginning."""
+    """A stream from its beginning, although some lines have been read already."""
 
     def __init__(self, lines: list[str], stream: Any) -> None:
         self._head = io.StringIO("".join(lines), newline="")
@@ -77,9 +77,9 @@ def _first_lines(source: str) -> list[str]:
 
 
 def text_reader(separator: str) -> Reader:
-    """A reader of text files in which this separates columns, or semicolons if it is a comma."""
+    """Reader of text files with this separator; for commas, also with semicolons."""
 
-    def read(source: str, wishes: Wishes) -> Iterator[Any]:
+    def read(source: str, wanted: ReadOptions) -> Iterator[Any]:
         import pandas as pd
 
         lines = _first_lines(source)
@@ -95,17 +95,17 @@ def text_reader(separator: str) -> Reader:
             "index_col": False,
             "header": 0,
             "names": header,
-            "dtype": dict.fromkeys([*wishes.text, *wishes.verbatim], str),
+            "dtype": dict.fromkeys([*wanted.text, *wanted.verbatim], str),
             "keep_default_na": False,
-            "na_values": {name: list(MISSING) for name in header if name not in wishes.verbatim},
+            "na_values": {name: list(MISSING) for name in header if name not in wanted.verbatim},
         }
         stream: Any = _Replay(lines, sys.stdin) if source == "-" else source
-        if wishes.rows is None:  # the types of columns are then guessed from all rows
+        if wanted.rows is None:  # the types of columns are then guessed from all rows
             with _whole_rows(source, header):
                 frame = pd.read_csv(stream, low_memory=False, **options)
             yield frame
             return
-        with pd.read_csv(stream, chunksize=wishes.rows, **options) as parts:
+        with pd.read_csv(stream, chunksize=wanted.rows, **options) as parts:
             while True:
                 with _whole_rows(source, header):
                     part = next(parts, None)
@@ -118,7 +118,7 @@ def text_reader(separator: str) -> Reader:
 
 @contextmanager
 def _whole_rows(source: str, header: list[str]) -> Iterator[None]:
-    """Refuse rows that have more fields than the header, of which pandas would drop some."""
+    """Refuse rows with more fields than the header, which pandas would truncate."""
     import pandas as pd
 
     with warnings.catch_warnings():

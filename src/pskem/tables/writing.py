@@ -1,4 +1,4 @@
-"""Data frames to files, part by part; a file appears when it is complete, or not at all."""
+"""Write data frames to files, part by part; an incomplete file never appears."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from pskem.files import replacing
+from pskem.tables.base import TableError
 from pskem.tables.reading import PARQUET
-from pskem.tables.seam import TableError
 from pskem.tables.text import SEPARATORS
 
 __all__ = ["check_output", "write_parts"]
 
 
 def check_output(path: str | None) -> None:
-    """Refuse a file of an unknown kind before any work is done."""
+    """Refuse a file with an unknown suffix before any work is done."""
     accepted = (*SEPARATORS, *PARQUET)
     if path is not None and Path(path).suffix.lower() not in accepted:
         raise TableError(
@@ -26,7 +26,7 @@ def check_output(path: str | None) -> None:
 
 
 def write_parts(parts: Iterable[Any], path: str | None) -> int:
-    """Write data frames one below the other; None is CSV on stdout. Returns the number of rows."""
+    """Write data frames one below the other, or as CSV to stdout; returns the number of rows."""
     check_output(path)
     if path is None:
         return _write_text(parts, sys.stdout, ",")

@@ -1,1 +1,9 @@
 """Training: from settings and samples to a model."""
+
+from pskem.training._callbacks import *
+from pskem.training._holdout import *
+from pskem.training._loop import *
+from pskem.training._observers import *
+from pskem.training._planning import *
+from pskem.training._refining import *
+from pskem.training._settings import *

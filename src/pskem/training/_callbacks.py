@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from sklearn.base import BaseEstimator
+
+from pskem.model import Model
 
 __all__ = ["CallbackSupportMixin", "FitTask", "caller_depth", "with_callbacks"]
 
@@ -49,16 +51,21 @@ def _has_callbacks(estimator: Any) -> bool:
     return hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
 
 
-def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def with_callbacks(method: Callable[P, T]) -> Callable[P, T]:
     """scikit-learn's decorator of ``fit`` where there are callbacks, else nothing."""
 
     @wraps(method)
-    def fit(estimator: Any, *arguments: Any, **options: Any) -> Any:
-        if not _has_callbacks(estimator):
-            return method(estimator, *arguments, **options)
+    def fit(*arguments: P.args, **options: P.kwargs) -> T:
+        if not _has_callbacks(arguments[0]):
+            return method(*arguments, **options)
         from sklearn.callback import with_callbacks as theirs
 
-        return theirs(method)(estimator, *arguments, **options)
+        result: T = theirs(method)(*arguments, **options)
+        return result
 
     return fit
 
@@ -86,9 +93,7 @@ class FitTask:
             self._root = estimator._init_callback_context(max_subtasks=max_passes)
             self._root.call_on_fit_task_begin(estimator=estimator, **self._data)
 
-    def after_pass(
-        self, fitted_attributes: Callable[[], dict[str, Any]], discriminative: bool = False
-    ) -> bool:
+    def after_pass(self, model: Model, discriminative: bool = False) -> bool:
         """Tell the callbacks of a pass that ended; True where one of them asks to stop."""
         if self._root is None:
             return False
@@ -98,16 +103,16 @@ class FitTask:
         return bool(
             leaf.call_on_fit_task_end(
                 estimator=self._estimator,
-                reconstruction_attributes=fitted_attributes,
+                reconstruction_attributes=lambda: {"model_": model},
                 **self._data,
             )
         )
 
-    def end(self, fitted_attributes: Callable[[], dict[str, Any]]) -> None:
+    def end(self, model: Model) -> None:
         """Tell the callbacks that the fit is done."""
         if self._root is not None:
             self._root.call_on_fit_task_end(
                 estimator=self._estimator,
-                reconstruction_attributes=fitted_attributes,
+                reconstruction_attributes=lambda: {"model_": model},
                 **self._data,
             )

@@ -1,31 +1,19 @@
-"""Validation samples, and how well kernels classify them."""
+"""How well a model classifies samples that it was not trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from pskem.engine._kernels import Kernels, prepare
-from pskem.engine._mixing import block_log_likelihood
-from pskem.engine._parallel import Mapper
-from pskem.engine._sources import CHUNK
-from pskem.structures import FloatArray, Structure
-from pskem.training._weighting import Weighting
+from pskem.engine import Batch, Gathered, Prepared, Source, Total, mix
+from pskem.model import Model
+from pskem.structures import FloatArray
+from pskem.training._weighting import Weighting, fit_weighting
 
-__all__ = ["Holdout", "Verdict", "judge", "log_likelihoods"]
-
-
-class Holdout(NamedTuple):
-    """Validation data, in the coordinates of each block, (m, n) each, labels (n,), log priors."""
-
-    X: Sequence[FloatArray]
-    labels: NDArray[np.intp]
-    log_prior: FloatArray
+__all__ = ["Verdict", "judge", "weigh_blocks"]
 
 
 class Verdict(NamedTuple):
@@ -35,36 +23,55 @@ class Verdict(NamedTuple):
     mean_log_posterior: float
 
 
-def log_likelihoods(
-    structure: Structure, kernels: Sequence[Kernels], holdout: Holdout, parallel_map: Mapper
-) -> FloatArray:
-    """log q_rj of the validation samples, (n, R, L), in standardised coordinates."""
-    pairs = zip(kernels, holdout.X, strict=True)
-    prepared = [prepare(structure, theta, X.dtype) for theta, X in pairs]
-    n, R = len(holdout.labels), len(prepared)
-    result = np.empty((n, R, len(holdout.log_prior)))
+@dataclass(frozen=True)
+class _Likelihoods:
+    """log q_rj of a batch, (n, R, L), in standardised coordinates."""
 
-    def fill(task: tuple[int, int]) -> None:
-        r, low = task
-        rows = slice(low, low + CHUNK)
-        result[rows, r] = block_log_likelihood(structure, prepared[r], holdout.X[r][:, rows]).T
+    blocks: tuple[Prepared, ...]
 
-    parallel_map(fill, product(range(R), range(0, n, CHUNK)))
-    return result
+    def __call__(self, batch: Batch) -> FloatArray:
+        pairs = zip(self.blocks, batch.X, strict=True)
+        parts = [mix(block.log_densities(X), block.kernels.weights).T for block, X in pairs]
+        return np.stack(parts, axis=1)
 
 
-def judge(
-    structure: Structure,
-    kernels: Sequence[Kernels],
-    weighting: Weighting,
-    holdout: Holdout,
-    parallel_map: Mapper,
-) -> Verdict:
-    """How well the assembled classifier does on the validation samples."""
-    log_q = log_likelihoods(structure, kernels, holdout, parallel_map)
-    joint = weighting.joint(log_q, holdout.log_prior)
-    n, labels = np.arange(len(holdout.labels)), holdout.labels
-    log_posterior = log_softmax(joint / weighting.temperature, axis=1)[n, labels]
-    # Samples of a class without prior are wrong whatever the model.
-    fit = float(log_posterior[np.isfinite(holdout.log_prior)[labels]].sum()) / len(n)
-    return Verdict(float(np.mean(joint.argmax(axis=1) == labels)), fit)
+def _likelihoods(model: Model, source: Source) -> _Likelihoods:
+    return _Likelihoods(tuple(block.prepared(source.dtype) for block in model.blocks))
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Samples, right decisions, and log posteriors of the true classes, summed."""
+
+    model: Model
+    likelihoods: _Likelihoods
+
+    def __call__(self, batch: Batch) -> Total:
+        joint = self.model.joint(self.likelihoods(batch))
+        n, labels = np.arange(batch.n_samples), batch.labels
+        log_posterior = log_softmax(joint / self.model.temperature, axis=1)[n, labels]
+        # Samples of a class without prior are wrong whatever the model.
+        possible = np.isfinite(self.model.log_priors)[labels]
+        right = np.count_nonzero(joint.argmax(axis=1) == labels)
+        return Total((np.array([len(n), right, log_posterior[possible].sum()]),))
+
+
+def judge(model: Model, holdout: Source) -> Verdict:
+    """How well the model does on held-out samples."""
+    (found,) = holdout.fold(_Judge(model, _likelihoods(model, holdout))).arrays
+    n, right, log_posterior = found.tolist()
+    return Verdict(right / n, log_posterior / n)
+
+
+@dataclass(frozen=True)
+class _Gather:
+    likelihoods: _Likelihoods
+
+    def __call__(self, batch: Batch) -> Gathered:
+        return Gathered(((self.likelihoods(batch).transpose(1, 2, 0), batch.labels),))
+
+
+def weigh_blocks(model: Model, holdout: Source) -> Weighting:
+    """Block weights and a temperature, fitted to held-out samples."""
+    log_q, labels = holdout.fold(_Gather(_likelihoods(model, holdout))).arrays
+    return fit_weighting(log_q.transpose(2, 0, 1), labels, model.log_priors)

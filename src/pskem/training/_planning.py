@@ -1,170 +1,330 @@
-"""The plan of a classifier's fit: components, blocks, starts, and which samples validate."""
+"""From settings and samples to a plan: blocks, kernels, starts, and which samples validate."""
 
 from __future__ import annotations
 
-from numbers import Integral
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem import checks
-from pskem.blocks._dependence import within_class_dependence
-from pskem.blocks._partition import partition_features
-from pskem.engine._parallel import workers
-from pskem.engine._sources import canonical_order
-from pskem.model import Block
-from pskem.structures import STRUCTURES, FloatArray
-from pskem.training._defaults import make_wishes, suggest_n_components
-from pskem.training._explicit import check_starts
-from pskem.training._fitting import check_unchanged, make_plan, starts_from
-from pskem.training._holdout import Holdout
-from pskem.training._loop import Data, Plan, make_data, make_holdout, split
-from pskem.training._refining import Wishes
-from pskem.training._weighting import Weighting, equal_weighting
-from pskem.unmixing import Unmixing, fit_unmixing, representative
+from pskem.blocks import partition_features, within_class_dependence
+from pskem.checks import check_block_weights, check_n_components
+from pskem.engine import (
+    ArraySource,
+    Coordinates,
+    Mapper,
+    Regulariser,
+    Source,
+    canonical_order,
+    locate,
+    measure,
+    workers,
+)
+from pskem.model import Model
+from pskem.starts import StartMethod
+from pskem.structures import FloatArray, Structure
+from pskem.training._initial import Fixed, check_start, fixed_from
+from pskem.training._settings import Settings
 
-__all__ = ["divide", "find_unmixing", "plan_fit"]
+__all__ = [
+    "Data",
+    "Plan",
+    "Refinement",
+    "Samples",
+    "arrange",
+    "deal_blocks",
+    "make_plan",
+    "split",
+    "suggest_n_components",
+]
 
-#: Partitions that within-class dependence decides.
-BY_DEPENDENCE = ("dependence", "ica")
+#: Training samples of a class for every kernel of its own and feature of the block.
+SAMPLES_PER_FEATURE = 30
+#: Kernels of a class at most.
+MOST_PER_CLASS = 20
+#: Samples from which on some are held out to choose discriminative passes and to fit weights: a
+#: tenth of fewer chooses by chance, and is missed in the training.
+ENOUGH_TO_VALIDATE = 1000
+#: Discriminative passes, when validation chooses among them and when it does not.
+VALIDATED_PASSES = 20
+UNWATCHED_PASSES = 5
+#: Samples that are enough to learn how features hang together.
+ENOUGH_FOR_DEPENDENCE = 20_000
+#: No eigenvalue of a covariance in standardised coordinates goes below this, even with
+#: ``reg_covar=0``: beyond it rounding decides what the matrix is.
+SMALLEST_FLOOR = 1e-10
+#: Standard deviations of features that can be squared, with room for kernels, in double precision.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-130, 1e130
 
 
-def find_unmixing(
-    estimator: Any,
-    X: FloatArray,
-    labels: NDArray[np.intp],
-    before: list[Block] | None,
-    seed: int,
-) -> Unmixing | None:
-    """What turns X into what the blocks take; None if they take X itself."""
-    wanted = isinstance(estimator.partition, str) and estimator.partition == "ica"
+class Samples(NamedTuple):
+    """Validated input: X (N, M), labels (N,) as places in classes (L,), priors (L,)."""
+
+    X: FloatArray
+    labels: NDArray[np.intp]
+    classes: NDArray[Any]
+    priors: FloatArray
+    validation: tuple[FloatArray, NDArray[np.intp]] | None = None
+    feature_names: Sequence[str] | None = None
+
+
+class Refinement(NamedTuple):
+    """What happens after EM.
+
+    fit_weights : whether to fit the block weights to the validation data
+    passes : discriminative passes, at most
+    choose : whether validation chooses among the passes
+    """
+
+    fit_weights: bool = False
+    passes: int = 0
+    choose: bool = False
+
+
+class Plan(NamedTuple):
+    """Everything that decides a fit, apart from the samples.
+
+    fixed : what the user fixed of each block's start; ``start`` makes the rest
+    regularisers : one per block, in standardised coordinates
+    block_weights : with which the assembled classifier is validated during EM
+    early_stopping : whether validation chooses the pass of EM
+    rows, held_out : rows of X to train on and to validate on, sorted by class
+    """
+
+    structure: Structure
+    blocks: Sequence[NDArray[np.intp]]
+    n_components: Sequence[int]
+    start: StartMethod
+    fixed: Sequence[Fixed]
+    reseed: bool
+    n_init: int
+    regularisers: Sequence[Regulariser]
+    block_weights: FloatArray
+    max_iter: int
+    tol: float
+    early_stopping: bool
+    patience: int | None
+    refinement: Refinement
+    seed: int
+    rows: NDArray[np.intp]
+    held_out: NDArray[np.intp]
+
+
+class Data(NamedTuple):
+    """Samples in standardised coordinates: to train on, and to validate on if there are any.
+
+    watched : whether validation data are scored after the passes of EM
+    """
+
+    source: Source
+    coordinates: Sequence[Coordinates]
+    holdout: Source | None
+    watched: bool
+
+
+def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: int) -> Plan:
+    """The plan of a fit; ``before`` is the model from which it goes on."""
+    blocks = _blocks(settings, samples, before, seed)
+    R, counts = len(blocks), np.bincount(samples.labels, minlength=len(samples.classes))
+    if before is None:
+        suggested = [suggest_n_components(counts, len(features)) for features in blocks]
+    else:
+        suggested = [len(block.kernels.means) for block in before.blocks]
+    n_components = check_n_components(settings.n_components, suggested)
     if before is not None:
-        known: Unmixing | None = getattr(estimator, "unmixing_", None)
-        if wanted != (known is not None):
-            was = "was not 'ica'" if wanted else "was 'ica'"
+        check_unchanged(before, settings, samples.classes, blocks, n_components)
+        fixed = fixed_from(before.blocks)
+    elif settings.given is not None:
+        fixed = check_start(settings.given, blocks, n_components, len(counts), settings.structure)
+    else:
+        fixed = [Fixed()] * R
+    given = check_block_weights(settings.block_weights, R)
+    floor = max(float(settings.reg_covar), SMALLEST_FLOOR)
+    diagonal = settings.shrinkage.target == "diag"
+    refinement, rows, held_out = _hold_out(settings, samples, seed)
+    return Plan(
+        structure=settings.structure,
+        blocks=blocks,
+        n_components=n_components,
+        start=settings.start,
+        fixed=fixed,
+        reseed=settings.reseed,
+        # Starts that leave nothing to chance are all the same.
+        n_init=1 if all(part.complete for part in fixed) else settings.n_init,
+        regularisers=[
+            Regulariser(floor, settings.shrinkage.amount(len(features)), diagonal)
+            for features in blocks
+        ],
+        block_weights=given if isinstance(given, np.ndarray) else np.ones(R),
+        max_iter=settings.max_iter,
+        tol=float(settings.tol),
+        early_stopping=settings.early_stopping is True,
+        patience=settings.n_iter_no_change,
+        refinement=refinement,
+        seed=seed,
+        rows=rows,
+        held_out=held_out,
+    )
+
+
+def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
+    """The samples of a plan, in batches."""
+    X, labels, L = samples.X, samples.labels, len(samples.classes)
+    source = ArraySource.arrange(X, labels, plan.rows, plan.blocks, L, parallel_map)
+    coordinates = measure(source, plan.structure.common_scale)
+    for features, frame in zip(plan.blocks, coordinates, strict=True):
+        extreme = (frame.scale < SMALLEST_SCALE) | (frame.scale > LARGEST_SCALE)
+        if extreme.any():
             raise ValueError(
-                f"warm_start=True needs the partition of the last fit, which {was}, but"
-                f" partition={estimator.partition!r}. Set warm_start=False to start afresh."
+                f"X has values whose squares leave the range of floating point: feature(s)"
+                f" {', '.join(map(str, features[extreme][:10]))} vary by"
+                f" {frame.scale[extreme][0]:.3g}. Between {SMALLEST_SCALE:g} and"
+                f" {LARGEST_SCALE:g} is accepted; rescale the features."
             )
-        return known
-    if not wanted:
-        return None
-    rows = canonical_order(X, labels)[representative(len(X))]
-    with workers(1):  # BLAS rounds by the number of its threads
-        unmixing = fit_unmixing(X[rows], seed)
-    wanted_blocks = estimator.n_blocks
-    if isinstance(wanted_blocks, Integral) and int(wanted_blocks) > unmixing.n_components:
-        raise ValueError(
-            f"n_blocks={estimator.n_blocks} is more than the {unmixing.n_components} component(s)"
-            f" that partition='ica' finds in the {X.shape[1]} feature(s) of X, which is the"
-            " rank of X. Use fewer blocks or n_blocks='auto'."
-        )
-    return unmixing
+    validation = samples.validation
+    if len(plan.held_out):
+        validation = X[plan.held_out], labels[plan.held_out]
+    holdout = None
+    if validation is not None:
+        X_val, y_val = validation
+        order = np.argsort(y_val, kind="stable")
+        pairs = zip(plan.blocks, coordinates, strict=True)
+        parts = [locate(X_val[order], *pair) for pair in pairs]
+        bounds = np.searchsorted(y_val[order], np.arange(L + 1)).astype(np.intp)
+        holdout = ArraySource(parts, bounds, parallel_map)
+    watched = samples.validation is not None or plan.early_stopping
+    return Data(source.standardise(coordinates), coordinates, holdout, watched)
 
 
-def _deal_blocks(
-    estimator: Any,
+def suggest_n_components(counts: NDArray[np.intp], m: int) -> int:
+    """K for a block of m features, from the samples of each class (L,).
+
+    One kernel for every 30 m samples of a class, at least 1 and at most 20.
+    """
+    per_class = np.clip(counts // (SAMPLES_PER_FEATURE * m), 1, MOST_PER_CLASS)
+    return int(per_class.sum())
+
+
+def _blocks(
+    settings: Settings, samples: Samples, before: Model | None, seed: int
+) -> list[NDArray[np.intp]]:
+    """The blocks of the columns of X."""
+    n_blocks = settings.n_blocks or "auto"
+    learned = isinstance(settings.partition, str) and settings.partition in ("random", "dependence")
+    if before is not None and learned:
+        # What chance or other data decided stays as it was, if as many blocks are wanted.
+        blocks = partition_features(samples.X.shape[1], n_blocks)
+        if len(before.blocks) == len(blocks):
+            return [block.features for block in before.blocks]
+        return blocks
+    return deal_blocks(
+        samples.X, samples.labels, n_blocks, settings.partition, seed, samples.feature_names
+    )
+
+
+def deal_blocks(
     X: FloatArray,
     labels: NDArray[np.intp],
-    before: list[Block] | None,
+    n_blocks: int | str,
+    partition: Any,
     seed: int,
+    feature_names: Sequence[str] | None = None,
 ) -> list[NDArray[np.intp]]:
-    """The blocks of the columns of X, which are features or components."""
-    M, R = X.shape[1], estimator.n_blocks
-    arrangement = estimator.partition if isinstance(estimator.partition, str) else None
-    if before is not None and arrangement in ("random", *BY_DEPENDENCE):
-        # What chance or other data decided stays as it was, if as many blocks are wanted.
-        blocks = partition_features(M, R)
-        return [block.features for block in before] if len(before) == len(blocks) else blocks
-    if arrangement in BY_DEPENDENCE:
-        rows = canonical_order(X, labels)[representative(len(X))]
+    """The blocks of the columns of X (N, M), with samples for a partition that follows from them.
+
+    At most 20,000 samples are looked at.
+    """
+    dependence = None
+    if isinstance(partition, str) and partition == "dependence":
+        rows = canonical_order(X, labels)
+        if len(rows) > ENOUGH_FOR_DEPENDENCE:
+            # Within a class the order is by a hash, so all classes have their shares.
+            rows = rows[np.linspace(0, len(rows) - 1, ENOUGH_FOR_DEPENDENCE).astype(np.intp)]
         with workers(1):  # BLAS rounds by the number of its threads
             dependence = within_class_dependence(X[rows], labels[rows])
-        return partition_features(M, R, "dependence", dependence=dependence)
-    names = getattr(estimator, "feature_names_in_", None)
     rng = np.random.default_rng([seed, 0])
-    return partition_features(M, R, estimator.partition, rng, names)
+    return partition_features(X.shape[1], n_blocks, partition, rng, feature_names, dependence)
 
 
-def plan_fit(
-    estimator: Any,
-    X: FloatArray,
-    labels: NDArray[np.intp],
+def check_unchanged(
+    before: Model,
+    settings: Settings,
     classes: NDArray[Any],
-    before: list[Block] | None,
-    seed: int,
-) -> Plan:
-    """The plan of a fit to X, features or components; ``before`` is where it goes on from."""
-    blocks = _deal_blocks(estimator, X, labels, before, seed)
-    counts = np.bincount(labels)
-    suggested = (
-        [suggest_n_components(counts, len(features)) for features in blocks]
-        if before is None
-        else [len(block.means) for block in before]
-    )
-    n_components = checks.check_n_components(estimator.n_components, suggested)
-    if before is None:
-        structure = STRUCTURES[estimator.covariance_type]
-        explicit = (estimator.weights_init, estimator.means_init, estimator.covariances_init)
-        starts = check_starts(*explicit, blocks, n_components, len(classes), structure)
-    else:
-        check_unchanged(before, estimator.covariance_type, blocks, n_components)
-        if not np.array_equal(classes, estimator.classes_):
+    blocks: Sequence[NDArray[np.intp]],
+    n_components: Sequence[int],
+) -> None:
+    """Refuse a warm start with settings that the fitted model does not have."""
+    for name, was, now in [
+        ("covariance_type", before.structure.name, settings.structure.name),
+        ("blocks", [b.features.tolist() for b in before.blocks], [b.tolist() for b in blocks]),
+        ("n_components", [len(b.means) for b in before.blocks], list(n_components)),
+        ("classes", before.classes.tolist(), classes.tolist()),
+    ]:
+        if was != now:
             raise ValueError(
-                "warm_start=True needs the classes of the last fit,"
-                f" {estimator.classes_.tolist()}, but y has {classes.tolist()}. Set"
+                f"warm_start=True needs the {name} of the last fit, {was!r}, not {now!r}. Set"
                 " warm_start=False to start afresh."
             )
-        starts = starts_from(before)
-    weights = checks.check_block_weights(estimator.block_weights, len(blocks))
-    return make_plan(
-        estimator,
-        blocks,
-        n_components,
-        starts,
-        seed,
-        checks.check_boolean("early_stopping", estimator.early_stopping, auto=True) is True,
-        estimator.n_iter_no_change,
-        Weighting(weights, 1.0)
-        if isinstance(weights, np.ndarray)
-        else equal_weighting(len(blocks)),
-    )
 
 
-def divide(
-    estimator: Any,
-    X: FloatArray,
-    labels: NDArray[np.intp],
-    prior: FloatArray,
-    plan: Plan,
-    validation: tuple[FloatArray, NDArray[np.intp]] | None,
-) -> tuple[Data, Holdout | None, Wishes]:
-    """Samples to train on, samples to validate on, and what to do after EM."""
-    weights = estimator.block_weights if isinstance(estimator.block_weights, str) else None
-    wishes = make_wishes(
-        weights,
-        estimator.discriminative_iter,
-        float(estimator.discriminative_smoothing),
-        checks.check_boolean("early_stopping", estimator.early_stopping, auto=True),
-        len(labels),
-        validation is not None,
-    )
-    rows = None
-    if validation is None and (plan.early_stopping or wishes.choose or wishes.fit_weights):
-        fraction = estimator.validation_fraction
-        rows, held_out = split(X, labels, fraction, len(prior), plan.seed)
-        if len(held_out):
-            validation = X[held_out], labels[held_out]
-        elif plan.early_stopping or weights == "fit":
-            raise ValueError(
-                f"validation_fraction={fraction} of {len(labels)} samples leaves none to validate"
-                " on (every class keeps one to train on). Use a larger fraction or more samples,"
-                " give X_val and y_val, or set early_stopping=False and block_weights=None."
-            )
-        else:
-            wishes = wishes.without_validation()
-    data = make_data(X, labels, rows, len(prior), plan)
-    if validation is None:
-        return data, None, wishes
-    return data, make_holdout(*validation, prior, data, plan), wishes
+def _hold_out(
+    settings: Settings, samples: Samples, seed: int
+) -> tuple[Refinement, NDArray[np.intp], NDArray[np.intp]]:
+    """What to do after EM, rows to train on, and rows to validate on."""
+    N, L = len(samples.labels), len(samples.classes)
+    validated = samples.validation is not None
+    asked, weights = settings.early_stopping, settings.block_weights
+    choose = (validated or N >= ENOUGH_TO_VALIDATE) if asked is None else asked
+    passes = settings.discriminative_iter
+    if passes is None:
+        passes = VALIDATED_PASSES if choose else UNWATCHED_PASSES
+    choose = choose and passes > 0
+    fit = isinstance(weights, str) and (weights == "fit" or choose)
+    refinement = Refinement(fit, passes, choose)
+    order = canonical_order(samples.X, samples.labels)
+    if validated or not (asked or choose or fit):
+        return refinement, order, order[:0]
+    fraction = settings.validation_fraction
+    rows, held_out = split(samples.labels[order], fraction, L, seed)
+    if len(held_out):
+        return refinement, order[rows], order[held_out]
+    if asked or (isinstance(weights, str) and weights == "fit"):
+        raise ValueError(
+            f"validation_fraction={fraction} of {N} samples leaves none to validate on (every"
+            " class keeps one to train on). Use a larger fraction or more samples, give X_val and"
+            " y_val, or set early_stopping=False and block_weights=None."
+        )
+    return Refinement(passes=passes), order, order[:0]
+
+
+def split(
+    labels: NDArray[np.intp], fraction: float, n_classes: int, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Places to train on and places to hold out, both sorted by class.
+
+    The fraction that is held out is shared out over the classes by their sizes; small classes may
+    give none. Every class keeps at least one sample for training.
+    """
+    order = np.argsort(labels, kind="stable")
+    rng = np.random.default_rng([seed, 1])
+    bounds = np.searchsorted(labels[order], np.arange(n_classes + 1))
+    held_out = np.zeros(len(order), dtype=bool)
+    counts = np.diff(bounds)
+    for low, n, size in zip(bounds[:-1], counts, _allot(counts, fraction, rng), strict=True):
+        held_out[low + rng.permutation(n)[:size]] = True
+    return order[~held_out], order[held_out]
+
+
+def _allot(counts: NDArray[np.intp], fraction: float, rng: np.random.Generator) -> NDArray[np.intp]:
+    """How many samples of each class to hold out, by largest remainders; lots decide ties.
+
+    With many small classes, of which a fraction rounds to nothing each, the whole fraction is
+    still held out.
+    """
+    quotas = np.minimum(fraction * counts, counts - 1)
+    sizes = np.floor(quotas).astype(np.intp)
+    left = round(float(quotas.sum())) - int(sizes.sum())
+    lots = rng.permutation(len(counts))
+    sizes[np.lexsort((lots, sizes - quotas))[:left]] += 1
+    return sizes

@@ -7,7 +7,8 @@ import sys
 import time
 from typing import TextIO
 
-from pskem.training._loop import Progress
+from pskem.training._loop import State
+from pskem.training._refining import Refined
 
 __all__ = ["PassBar"]
 
@@ -40,9 +41,9 @@ class PassBar:
         self.began = time.perf_counter()
         self.last = ""
 
-    def __call__(self, progress: Progress) -> bool:
-        p = progress.iteration
-        self.last = self._line(progress)
+    def __call__(self, state: State | Refined) -> bool:
+        p = state.iteration
+        self.last = self._line(state)
         if self.live:
             width = shutil.get_terminal_size().columns - 1
             self.stream.write("\r\x1b[K" + self.last[:width])
@@ -52,19 +53,19 @@ class PassBar:
         self.stream.flush()
         return False
 
-    def _line(self, progress: Progress) -> str:
-        p = progress.iteration
-        later = progress.discriminative
+    def _line(self, state: State | Refined) -> str:
+        p = state.iteration
+        later = state.discriminative
         most = self.discriminative_iter if later else self.max_iter
         done = WIDTH * p // most
         what, gain = "pass", "log likelihood"
         if later:
             what, gain = "discriminative pass", "log posterior"
-        start = f"start {progress.start + 1}/{self.n_init} " if self.n_init > 1 else ""
-        score = progress.validation_score
+        start = f"start {state.start + 1}/{self.n_init} " if self.n_init > 1 else ""
+        score = state.score
         parts = [
             f"{'' if later else start}[{'#' * done}{'.' * (WIDTH - done)}] {what} {p}/{most}",
-            f"{gain}/sample {progress.log_likelihood / self.n_samples:.4f}",
+            f"{gain}/sample {state.objective / self.n_samples:.4f}",
             *([] if score is None else [f"validation {score:.4f}"]),
             f"{time.perf_counter() - self.began:.1f} s",
         ]

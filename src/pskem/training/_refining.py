@@ -2,122 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pskem.engine._discriminative import Criterion, discriminative_passes
-from pskem.engine._kernels import Kernels
-from pskem.engine._parallel import Mapper
+from pskem.engine import Criterion, Mapper, Step, contrast, discriminative_pass
+from pskem.model import Model
 from pskem.structures import FloatArray
-from pskem.training._holdout import Holdout, Verdict, judge, log_likelihoods
-from pskem.training._loop import Data, Observer, Plan, Progress, Run, Snapshot
-from pskem.training._weighting import Weighting, fit_weighting
+from pskem.training._holdout import Verdict, judge, weigh_blocks
+from pskem.training._loop import Observer, State
+from pskem.training._planning import Data, Plan
 
-__all__ = ["Refined", "Wishes", "refine", "unrefined"]
+__all__ = ["Refined", "Refiner", "refine"]
 
 
-class Wishes(NamedTuple):
-    """What to do after EM.
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """A training after a discriminative pass, or as EM left it.
 
-    fit_weights : whether to fit the block weights to the validation data
-    passes : discriminative passes, at most
-    smoothing : samples of EM's kernels that every discriminative pass adds (I-smoothing)
-    choose : whether validation chooses among the passes
+    model : after the last pass
+    step : its statistics, and the size of the next step; None without discriminative passes
+    log_posteriors : sum_n log p(c_n|x_n) of the training samples, before the first pass and after
+        each; empty without discriminative passes
+    verdicts : on the validation samples, of the same; empty if there are none
+    best, best_iter : the pass that is kept; 0 is EM's result
+    ended : what ended the passes: "optimum", "patience", "passes", "asked"; empty if nothing
     """
 
-    fit_weights: bool = False
-    passes: int = 0
-    smoothing: float = 0.0
-    choose: bool = False
-
-    def without_validation(self) -> Wishes:
-        """The same where nothing could be held out."""
-        return self._replace(fit_weights=False, choose=False)
-
-
-class Refined(NamedTuple):
-    """The outcome.
-
-    model : kernels of the pass that is kept, with their weighting
-    log_posteriors : sum_n log p(c_n|x_n) of the training samples, before the first discriminative
-        pass and after each
-    scores : validation accuracy of the same; empty if nothing was validated
-    best : the pass that is kept; 0 is EM's result
-    asked : whether an observer ended the passes
-    """
-
-    model: Snapshot
+    start: int
+    model: Model
+    step: Step | None
     log_posteriors: FloatArray
-    scores: FloatArray
-    best: int
-    asked: bool
+    verdicts: tuple[Verdict, ...]
+    best: Model
+    best_iter: int
+    ended: str
+
+    @property
+    def iteration(self) -> int:
+        """Discriminative passes that were made."""
+        return max(0, len(self.log_posteriors) - 1)
+
+    @property
+    def objective(self) -> float:
+        """sum_n log p(c_n|x_n)."""
+        return float(self.log_posteriors[-1])
+
+    @property
+    def score(self) -> float | None:
+        return self.verdicts[-1].accuracy if self.verdicts else None
+
+    @property
+    def discriminative(self) -> bool:
+        return True
 
 
-def unrefined(model: Snapshot) -> Refined:
-    """EM's kernels as they are."""
-    return Refined(model, np.empty(0), np.empty(0), 0, False)
+@dataclass(frozen=True)
+class Refiner:
+    """Discriminative passes on the samples of a plan."""
+
+    plan: Plan
+    data: Data
+    parallel_map: Mapper
+
+    def begin(self, model: Model, start: int) -> Refined:
+        """The state before the first pass."""
+        step = contrast(
+            self.plan.structure,
+            self.data.source,
+            model.kernels,
+            _criterion(model),
+            self.parallel_map,
+        )
+        trace = np.array([step.criterion])
+        return Refined(start, model, step, trace, self._verdict(model), model, 0, "")
+
+    def advance(self, state: Refined) -> Refined:
+        """The state after one more pass."""
+        refinement = self.plan.refinement
+        assert state.step is not None
+        step = discriminative_pass(
+            self.plan.structure,
+            self.data.source,
+            state.step,
+            [regulariser.floor for regulariser in self.plan.regularisers],
+            _criterion(state.model),
+            self.parallel_map,
+        )
+        if step is None:
+            return replace(state, ended="optimum")
+        model = state.model.with_kernels(step.kernels)
+        state = replace(
+            state,
+            model=model,
+            step=step,
+            log_posteriors=np.append(state.log_posteriors, step.criterion),
+            verdicts=state.verdicts + self._verdict(model),
+        )
+        p = state.iteration
+        if not refinement.choose or state.verdicts[-1] > state.verdicts[state.best_iter]:
+            state = replace(state, best=model, best_iter=p)
+        patience = self.plan.patience
+        if p >= refinement.passes:
+            return replace(state, ended="passes")
+        if refinement.choose and patience is not None and p - state.best_iter >= patience:
+            return replace(state, ended="patience")
+        return state
+
+    def weighed(self, model: Model) -> Model:
+        """The model with block weights and a temperature, if the plan fits them."""
+        if not self.plan.refinement.fit_weights:
+            return model
+        assert self.data.holdout is not None  # a plan that fits weights has held out samples
+        found = weigh_blocks(model, self.data.holdout)
+        return replace(model, block_weights=found.weights, temperature=found.temperature)
+
+    def _verdict(self, model: Model) -> tuple[Verdict, ...]:
+        return () if self.data.holdout is None else (judge(model, self.data.holdout),)
 
 
-def refine(
-    wishes: Wishes,
-    plan: Plan,
-    data: Data,
-    holdout: Holdout | None,
-    log_prior: FloatArray,
-    run: Run,
-    parallel_map: Mapper,
-    observe: Observer,
-) -> Refined:
-    """Fit what was wished for to the kernels that EM found."""
-    kernels, weighting = run.kernels, plan.weighting
-    if wishes.fit_weights:
-        weighting = _fit(plan, kernels, holdout, parallel_map)
+def _criterion(model: Model) -> Criterion:
+    T = model.temperature
+    return Criterion(model.log_priors / T, model.block_weights / T)
+
+
+def refine(refiner: Refiner, run: State, observe: Observer) -> Refined:
+    """Fit what the plan asks for to the kernels that EM found."""
+    refinement = refiner.plan.refinement
+    model = refiner.weighed(run.best)
     # Whoever ended EM has ended the training, and one class has nothing to be told apart from.
-    if wishes.passes == 0 or run.asked or len(log_prior) == 1:
-        return unrefined(Snapshot(kernels, weighting, run.allowed))
-
-    T = weighting.temperature
-    criterion = Criterion(log_prior / T, weighting.weights / T)
-    steps = discriminative_passes(
-        plan.structure,
-        data.samples,
-        kernels,
-        [regulariser.floor for regulariser in plan.regularisers],
-        criterion,
-        wishes.smoothing,
-        parallel_map,
-    )
-    trace: list[float] = []
-    verdicts: list[Verdict] = []
-    kept, best, asked = kernels, 0, False
-    for p, step in enumerate(islice(steps, wishes.passes + 1)):
-        trace.append(step.criterion)
-        if holdout is not None:
-            structure = plan.structure
-            verdicts.append(judge(structure, step.kernels, weighting, holdout, parallel_map))
-        if not wishes.choose or p == 0 or verdicts[-1] > verdicts[best]:
-            kept, best = step.kernels, p
-        if p == 0:
-            continue
-        score = verdicts[-1].accuracy if verdicts else None
-        model = Snapshot(step.kernels, weighting, run.allowed)
-        asked = observe(Progress(0, p, model, step.criterion, score, discriminative=True))
-        patience = plan.n_iter_no_change
-        if asked or (wishes.choose and patience is not None and p - best >= patience):
-            break
-    if wishes.fit_weights and best:
-        weighting = _fit(plan, kept, holdout, parallel_map)
-    scores = np.array([verdict.accuracy for verdict in verdicts])
-    model = Snapshot(kept, weighting, run.allowed)
-    return Refined(model, np.array(trace), scores, best, asked)
-
-
-def _fit(
-    plan: Plan, kernels: Sequence[Kernels], holdout: Holdout | None, parallel_map: Mapper
-) -> Weighting:
-    assert holdout is not None  # whoever wishes for fitted weights has held out samples
-    log_q = log_likelihoods(plan.structure, kernels, holdout, parallel_map)
-    return fit_weighting(log_q, holdout.labels, holdout.log_prior)
+    if refinement.passes == 0 or run.ended == "asked" or len(model.classes) == 1:
+        return Refined(run.start, model, None, np.empty(0), (), model, 0, "")
+    state = refiner.begin(model, run.start)
+    while not state.ended:
+        done = state.iteration
+        state = refiner.advance(state)
+        if state.iteration > done and observe(state):
+            state = replace(state, ended="asked")
+    return replace(state, best=refiner.weighed(state.best)) if state.best_iter else state

@@ -36,10 +36,6 @@ class Weighting(NamedTuple):
     weights: FloatArray
     temperature: float
 
-    def joint(self, log_q: FloatArray, log_prior: FloatArray) -> FloatArray:
-        """log p(c=j) + sum_r beta_r log q_rj, (n, L), from log q (n, R, L)."""
-        return (log_q * self.weights[:, None]).sum(axis=1) + log_prior
-
 
 def equal_weighting(n_blocks: int) -> Weighting:
     """All blocks as they are."""

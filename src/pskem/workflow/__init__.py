@@ -1,8 +1,9 @@
 """From tables to trained, tuned, saved and applied models: what the command line does."""
 
-from pskem.workflow.predictor import Predictor
+from pskem.workflow.predictor import Predictor, check_predictions_place
+from pskem.workflow.settings import classifier_settings
 from pskem.workflow.task import Task
-from pskem.workflow.training import Trained, check_model_place, complete, hold_out, train
+from pskem.workflow.training import Trained, complete, hold_out, train
 from pskem.workflow.tuning import Search, tune
 
 __all__ = [
@@ -10,7 +11,8 @@ __all__ = [
     "Search",
     "Task",
     "Trained",
-    "check_model_place",
+    "check_predictions_place",
+    "classifier_settings",
     "complete",
     "hold_out",
     "train",

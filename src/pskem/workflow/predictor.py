@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.persistence import load, read_header
+from pskem.files import check_kind, check_place
+from pskem.persistence import load_with_header
 from pskem.tables import (
     MISSING,
+    ROWS,
     TARGET,
     Columns,
     TableError,
     align,
+    check_output,
     is_named,
     is_text,
     labels_of,
@@ -25,7 +29,28 @@ from pskem.tables import (
 )
 from pskem.workflow.task import TABLE
 
-__all__ = ["Predictor"]
+__all__ = ["Predictor", "check_predictions_place"]
+
+#: The column of the predicted classes; columns of probabilities, p(class), follow it.
+PREDICTION = "prediction"
+
+
+def check_predictions_place(path: str, overwrite: bool = False) -> None:
+    """Refuse a path where no predictions can be written, or where other data would be lost."""
+    check_output(path)
+    check_place(path)
+    if not overwrite:
+        check_kind(path, "a table of predictions", _holds_predictions)
+
+
+def _holds_predictions(file: Path) -> bool:
+    try:
+        names = [str(name) for name in next(read_parts(str(file), rows=1)).columns]
+    except TableError:
+        return False
+    if PREDICTION not in names:
+        return False
+    return all(name.startswith("p(") for name in names[names.index(PREDICTION) + 1 :])
 
 
 def _value(text: str) -> float | None:
@@ -46,13 +71,12 @@ class Predictor(NamedTuple):
     @classmethod
     def load(cls, path: Any) -> Self:
         """From a model file; one that :func:`pskem.save` wrote of a bare model will do as well."""
-        metadata = read_header(path).metadata
-        model = load(path)
+        model, header = load_with_header(path)
         if not (hasattr(model, "predict_proba") and hasattr(model, "classes_")):
             raise TableError(
                 f"{path} holds a {type(model).__name__}, which is no fitted classifier."
             )
-        table = metadata.get(TABLE)
+        table = header.metadata.get(TABLE)
         if table is None:
             return cls(model, None, None)
         try:
@@ -83,13 +107,17 @@ class Predictor(NamedTuple):
         keep: Sequence[str] = (),
         subset: str | None = None,
         data_home: Any = None,
+        rows: int = ROWS,
     ) -> Iterator[Any]:
-        """Data frames of kept columns, the prediction and, if asked for, all probabilities."""
-        made = ["prediction", *(f"p({name})" for name in self.classes if proba)]
+        """Data frames of kept columns, the prediction and, if asked for, all probabilities.
+
+        Each has at most so many rows, so that a table need not fit into memory.
+        """
+        made = [PREDICTION, *(f"p({name})" for name in self.classes if proba)]
         taken = [name for name in keep if name in made]
         if taken:
             raise TableError(f"The column {taken[0]!r} cannot be kept: the output has its own.")
-        for frame, X in self._parts(source, subset, data_home, keep):
+        for frame, X in self._parts(source, subset, data_home, keep, rows):
             missing = [name for name in keep if name not in frame.columns]
             if missing:
                 raise TableError(f"There is no column {missing[0]!r} to keep.")
@@ -100,14 +128,19 @@ class Predictor(NamedTuple):
             yield kept.assign(**dict(zip(made, columns, strict=True)))
 
     def judged(
-        self, source: str, target: str, subset: str | None = None, data_home: Any = None
+        self,
+        source: str,
+        target: str,
+        subset: str | None = None,
+        data_home: Any = None,
+        rows: int = ROWS,
     ) -> tuple[NDArray[np.intp], NDArray[np.floating], int]:
         """Labels, as positions in the classes, and probabilities of all rows with a class.
 
         The third value counts the rows without one.
         """
         labels, probabilities, n_without = [], [], 0
-        for frame, X in self._parts(source, subset, data_home, [target], target):
+        for frame, X in self._parts(source, subset, data_home, [target], rows, target):
             y, present = labels_of(frame, target)
             n_without += int((~present).sum())
             if not len(y):
@@ -139,13 +172,14 @@ class Predictor(NamedTuple):
         subset: str | None,
         data_home: Any,
         verbatim: Sequence[str],
+        rows: int,
         target: str | None = None,
     ) -> Iterator[tuple[Any, Any]]:
         """A table in parts, each as it is and as the model wants it."""
         target = TARGET if is_named(source) else target
         categorical = self.columns.categorical if self.columns is not None else []
         told: set[tuple[str, str]] = set()
-        for frame in read_parts(source, subset, data_home, categorical, verbatim):
+        for frame in read_parts(source, subset, data_home, categorical, verbatim, rows):
             # In features a text like NA still stands for a gap.
             kept = [name for name in verbatim if name in frame.columns and is_text(source)]
             gaps = {name: frame[name].mask(frame[name].isin(MISSING)) for name in kept}

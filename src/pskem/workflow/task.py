@@ -14,11 +14,11 @@ from pskem.tables import (
     TableError,
     align,
     all_numeric,
+    infer_columns,
     is_named,
     labels_of,
     make_encoder,
     read_table,
-    sort_columns,
 )
 
 __all__ = ["TABLE", "Task"]
@@ -54,6 +54,7 @@ class Task(NamedTuple):
         drop: Collection[str] = (),
         categorical: Collection[str] = (),
         pca: int | None = None,
+        ica: bool = False,
         subset: str | None = None,
         data_home: Any = None,
     ) -> Self:
@@ -77,7 +78,7 @@ class Task(NamedTuple):
             frame = frame[present]
         image_set = source if is_named(source) and source in IMAGES else None
         if image_set is None:
-            columns = sort_columns(frame, target, drop, categorical)
+            columns = infer_columns(frame, target, drop, categorical)
         elif drop or categorical:
             raise TableError(f"The columns of {source} are pixels: leave --drop/--categorical out.")
         else:
@@ -89,12 +90,13 @@ class Task(NamedTuple):
         gaps = int(X[columns.numeric].isna().to_numpy().sum())
         if gaps:
             remarks.append(f"{gaps:,} missing value(s) are filled in.")
-        if pca is not None and columns.categorical:
+        if (pca is not None or ica) and columns.categorical:
+            kind = "Principal" if pca is not None else "Independent"
             remarks.append(
-                "Principal components mix numbers and categories, which have no blocks of their"
-                " own then."
+                f"{kind} components mix numbers and categories, which have no blocks of their own"
+                " then."
             )
-        encoder = make_encoder(columns, image_set, pca)
+        encoder = make_encoder(columns, image_set, pca, ica)
         return cls(source, X, y, target, columns, encoder, remarks)
 
     @property

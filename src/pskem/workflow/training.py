@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,22 +9,17 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pskem.blocks._dependence import within_class_dependence
-from pskem.blocks._partition import ARRANGEMENTS, partition_features
 from pskem.checks import check_boolean, check_n_components
-from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.files import check_place
-from pskem.model import count_at_floor
-from pskem.persistence import ModelFileError, read_header, save
+from pskem.estimators import SharedKernelClassifier
+from pskem.persistence import save
+from pskem.starts import Start
 from pskem.structures import FloatArray
 from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
-from pskem.training._defaults import suggest_n_components
-from pskem.training._loop import split
+from pskem.training import deal_blocks, draw_seeds, split, suggest_n_components
 from pskem.workflow.task import Task
 
 __all__ = [
     "Trained",
-    "check_model_place",
     "complete",
     "hold_out",
     "train",
@@ -37,36 +31,34 @@ CATEGORY_FLOOR = 0.1
 
 
 def complete(
-    classifier: SharedKernelClassifier, encoder: Pipeline, X: FloatArray, y: NDArray[Any]
+    classifier: SharedKernelClassifier,
+    encoder: Pipeline,
+    X: FloatArray,
+    y: NDArray[Any],
+    category_floor: float | None = CATEGORY_FLOOR,
 ) -> SharedKernelClassifier:
     """A copy of the classifier with blocks for categories, and a floor that suits them.
 
     The features of each category make a block with a kernel for each of its values, which all
     classes share: a table of frequencies. In one block with numbers, kernels would gather around
     categories, also around those that tell nothing of the class. The settings of blocks and
-    kernels are for the numbers.
+    kernels are for the numbers. ``category_floor`` takes the place of ``reg_covar`` if there are
+    categories; None leaves it.
     """
-    model = clone(classifier)
+    model: SharedKernelClassifier = clone(classifier)
     categories = category_features(encoder)
-    if model.reg_covar is None:
-        floor = CATEGORY_FLOOR if categories else SharedKernelClassifier().reg_covar
-        model.set_params(reg_covar=floor)
     if not categories:
         return model
-    if isinstance(model.partition, str) and model.partition == "ica":
-        raise TableError(
-            "partition='ica' mixes all features, and categories need blocks of their own. Choose"
-            f" another partition ({', '.join(ARRANGEMENTS)}), or leave the categories out."
-        )
+    if category_floor is not None:
+        model.set_params(reg_covar=category_floor)
     numbers = np.setdiff1d(np.arange(X.shape[1]), np.concatenate(categories))
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     parts: list[NDArray[np.intp]] = []
     kernels: list[int] = []
     if len(numbers):
-        dependence = _dependence(model, X[:, numbers], labels)
-        settings = (model.n_blocks, model.partition, model.random_state)
+        (seed,) = draw_seeds(model.random_state)
         try:
-            dealt = partition_features(len(numbers), *settings, dependence=dependence)
+            dealt = deal_blocks(X[:, numbers], labels, model.n_blocks, model.partition, seed)
             suggested = [suggest_n_components(counts, len(part)) for part in dealt]
             kernels = check_n_components(model.n_components, suggested)
         except ValueError as error:
@@ -82,29 +74,8 @@ def complete(
         n_blocks="auto",
         partition=blocks,
         n_components=[*kernels, *map(len, values)],
-        means_init=[*[None] * len(parts), *values] if len(blocks) > 1 else values[0],
+        init=Start(means=[*[None] * len(parts), *values], otherwise=model.init),
     )
-
-
-def _dependence(
-    model: SharedKernelClassifier, X: FloatArray, labels: NDArray[np.intp]
-) -> FloatArray | None:
-    """The dependence of the features of X, if the classifier's partition is to go by it."""
-    if isinstance(model.partition, str) and model.partition == "dependence":
-        return within_class_dependence(X, labels)
-    return None
-
-
-def check_model_place(path: Any) -> None:
-    """Refuse a path for a model file at which none can be made, or where something else lies."""
-    check_place(path)
-    if Path(path).exists():
-        try:
-            read_header(path)
-        except ModelFileError:
-            raise FileExistsError(
-                f"{path} exists and is not a model file. Remove it, or name another file."
-            ) from None
 
 
 class Trained(NamedTuple):
@@ -137,7 +108,7 @@ class Trained(NamedTuple):
     @property
     def n_at_floor(self) -> int:
         """Kernels that would have collapsed further, were it not for ``reg_covar``."""
-        return count_at_floor(self.classifier.blocks_, self.classifier.reg_covar)
+        return self.classifier.model_.count_at_floor(self.classifier.reg_covar)
 
     def summary(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -161,23 +132,27 @@ class Trained(NamedTuple):
             "remarks": self.task.remarks,
         }
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Any, *, overwrite: bool = False) -> None:
         """Write the model file, with what is needed to read tables like the one it is from."""
         facts = {
             "n_train": self.n_train,
             "training_accuracy": self.training_accuracy,
             "validation_accuracy": self.validation_accuracy,
         }
-        save(self.pipeline, path, metadata={**self.task.metadata, **facts})
+        metadata = {**self.task.metadata, **facts}
+        save(self.pipeline, path, metadata=metadata, overwrite=overwrite)
 
 
 def train(
-    task: Task, classifier: SharedKernelClassifier, validation_fraction: float = 0.0
+    task: Task,
+    classifier: SharedKernelClassifier,
+    validation_fraction: float = 0.0,
+    category_floor: float | None = CATEGORY_FLOOR,
 ) -> Trained:
     """Train a pipeline on a task, with a part of the rows held out to watch.
 
     The held-out rows are seen by no step, unless ``early_stopping`` is True: then they choose the
-    pass. Where ``reg_covar`` is None it follows from the data.
+    pass. ``category_floor`` is as for :func:`complete`.
     """
     rows, held_out = hold_out(task.y, validation_fraction, classifier.random_state)
     chooses = check_boolean("early_stopping", classifier.early_stopping, auto=True) is True
@@ -188,7 +163,7 @@ def train(
         )
     encoder, X = fit_encoder(task.encoder, task.X.iloc[rows])
     y = task.y[rows]
-    model = complete(classifier, encoder, X, y)
+    model = complete(classifier, encoder, X, y, category_floor)
     watched: dict[str, Any] = {}
     if len(held_out):
         with unknown_allowed():
@@ -212,5 +187,4 @@ def hold_out(
     if fraction == 0.0:
         return np.arange(len(y)), np.empty(0, dtype=np.intp)
     classes, labels = np.unique(y, return_inverse=True)
-    place = np.arange(len(y), dtype=np.float64)[:, None]
-    return split(place, labels, fraction, len(classes), int(random_state or 0))
+    return split(labels, fraction, len(classes), int(random_state or 0))

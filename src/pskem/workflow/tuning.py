@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pskem.estimators import _selection as selection
-from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._selection import Candidate, Fold, Trial, by_folds, make_candidates
+from pskem.estimators import SharedKernelClassifier
+from pskem.estimators._selection import Candidate, Fold, Trial, by_folds, make_candidates, search
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
 from pskem.workflow.task import Task
@@ -32,7 +31,7 @@ class EncodedFold(NamedTuple):
     fold: Fold
 
 
-def make_folds(task: Task, n_folds: int, seed: int, seconds: float = np.inf) -> list[EncodedFold]:
+def make_folds(task: Task, n_folds: int, seed: Any, seconds: float = np.inf) -> list[EncodedFold]:
     """Encoded folds, each class in each of them as far as it goes.
 
     The encoder is fitted on the training part of each fold alone. After the first two, folds are
@@ -98,11 +97,11 @@ def tune(
         grid = [Candidate(1, 1, kind, 1.0) for kind in STRUCTURES]
 
     def make(candidate: Candidate) -> Iterator[tuple[SharedKernelClassifier, Fold]]:
-        model = clone(classifier).set_params(**candidate._asdict(), reg_covar=None)
+        model = clone(classifier).set_params(**candidate._asdict())
         for encoder, fold in folds:
             yield complete(model, encoder, fold.X, fold.y), fold
 
-    trials = selection.search(
+    trials = search(
         grid,
         lambda candidate: candidate.cost(n_samples, max(1, n_numbers)),
         by_folds(make),

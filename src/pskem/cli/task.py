@@ -1,0 +1,63 @@
+"""Steps that the commands fit and tune share: read the table, describe the training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pskem.cli.console import percent, remark
+from pskem.tables.reading import TARGET, is_named
+
+if TYPE_CHECKING:
+    from pskem.workflow import Task, Trained
+
+__all__ = ["read_task", "training_facts"]
+
+
+def read_task(
+    data: str, target: str | None, output: str | None, overwrite: bool, quiet: bool, **options: Any
+) -> tuple[Task, Path]:
+    """Read the task, print remarks about its table, and choose the path of the model file.
+
+    ``options`` are those of :meth:`pskem.workflow.Task.read`.
+    """
+    from pskem.persistence import check_model_place
+    from pskem.workflow import Task
+
+    if target is None and not is_named(data):
+        raise click.UsageError("Which column holds the classes? Name it with --target COLUMN.")
+    path = Path(f"{_stem(data)}.pskem") if output is None else Path(output)
+    check_model_place(path, overwrite)
+    task = Task.read(data, target or TARGET, **options)
+    for line in task.remarks:
+        remark(line, quiet)
+    return task, path
+
+
+def _stem(data: str) -> str:
+    return "model" if data == "-" else Path(data).name.split(".")[0]
+
+
+def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
+    """Names and values that describe a training."""
+    model = trained.classifier
+    classes = [str(name) for name in model.classes_[:10]] + ["..."] * (len(model.classes_) > 10)
+    numbers = [len(block.means) for block in model.blocks_]
+    kernels = ", ".join(map(str, numbers))
+    if len(set(numbers)) == 1 and len(numbers) > 1:
+        kernels = f"{len(numbers)} x {numbers[0]}"
+    low = trained.n_at_floor
+    floor = f", {low} at the floor of reg-covar {model.reg_covar:g}" if low else ""
+    validated = trained.validation_accuracy
+    return [
+        ("rows", f"{trained.n_train:,} to train, {trained.n_validation:,} to validate"),
+        ("features", f"{model.n_features_in_} in {len(model.blocks_)} block(s)"),
+        ("classes", ", ".join(classes)),
+        ("kernels", f"{kernels} ({model.covariance_type}){floor}"),
+        ("passes", f"{model.n_iter_} in {seconds:.1f} s, {trained.ending}"),
+        ("log likelihood per row", f"{trained.log_likelihood:.4f}"),
+        ("training accuracy", percent(trained.training_accuracy)),
+        *([("validation accuracy", percent(validated))] if validated is not None else []),
+    ]

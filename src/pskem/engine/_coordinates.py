@@ -1,0 +1,39 @@
+"""Standardised coordinates of a block, in which everything is computed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.structures import FloatArray
+
+__all__ = ["CHUNK", "FARTHEST", "Coordinates", "locate"]
+
+#: Samples that are worked on at a time, in prediction and preparation.
+CHUNK = 2048
+#: Standardised values at prediction are cut off here, where squares are still finite. Beyond it
+#: every sample is equally, and hopelessly, far from all kernels.
+FARTHEST = {np.dtype(np.float64): 1e100, np.dtype(np.float32): 1e12}
+
+
+class Coordinates(NamedTuple):
+    """Standardised coordinates of a block, (x - shift) / scale, with shift and scale (m,)."""
+
+    shift: FloatArray
+    scale: FloatArray
+
+    @property
+    def log_volume(self) -> float:
+        """log |dx / dx_standardised|: subtract it from a log density of standardised x."""
+        return float(np.log(self.scale).sum())
+
+
+def locate(X: FloatArray, features: NDArray[np.intp], coordinates: Coordinates) -> FloatArray:
+    """Rows of X (n, M) in the coordinates of a block: (m, n)."""
+    with np.errstate(over="ignore"):
+        part = X[:, features] - coordinates.shift.astype(X.dtype, copy=False)
+        part /= coordinates.scale.astype(X.dtype, copy=False)
+    far = FARTHEST[X.dtype]
+    return np.ascontiguousarray(np.clip(part, -far, far).T)

@@ -1,0 +1,94 @@
+"""What is measured of the samples before a training: their means and their spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pskem.engine._coordinates import Coordinates
+from pskem.engine._sources import Batch, Source, Total
+from pskem.structures import FloatArray
+
+__all__ = ["measure", "second_moments"]
+
+
+class Extremes(NamedTuple):
+    """Smallest and largest value of each feature, (m,) a block."""
+
+    low: tuple[FloatArray, ...]
+    high: tuple[FloatArray, ...]
+
+    def merge(self, other: Extremes) -> Extremes:
+        return Extremes(
+            tuple(np.minimum(a, b) for a, b in zip(self.low, other.low, strict=True)),
+            tuple(np.maximum(a, b) for a, b in zip(self.high, other.high, strict=True)),
+        )
+
+
+def _extremes(batch: Batch) -> Extremes:
+    return Extremes(
+        tuple(part.min(axis=1) for part in batch.X), tuple(part.max(axis=1) for part in batch.X)
+    )
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of x / unit, each (m,)."""
+
+    units: list[FloatArray]
+
+    def __call__(self, batch: Batch) -> Total:
+        pairs = zip(batch.X, self.units, strict=True)
+        return Total(tuple((X / unit[:, None]).sum(axis=1, dtype=np.float64) for X, unit in pairs))
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """Sums of ((x - shift) / unit)^2, each (m,)."""
+
+    units: list[FloatArray]
+    shifts: list[FloatArray]
+
+    def __call__(self, batch: Batch) -> Total:
+        rows = zip(batch.X, self.units, self.shifts, strict=True)
+        deviations = (X / unit[:, None] - (shift / unit)[:, None] for X, unit, shift in rows)
+        return Total(tuple(np.square(part, dtype=np.float64).sum(axis=1) for part in deviations))
+
+
+def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
+    """Mean and standard deviation of each feature, or one common scale for all of a block.
+
+    A constant feature has scale 1.
+    """
+    N = int(source.counts.sum())
+    low, high = source.fold(_extremes)
+    largest = [np.maximum(np.abs(a), np.abs(b)) for a, b in zip(low, high, strict=True)]
+    # Dividing by the largest value first keeps sums and squares of huge values finite.
+    units = [np.where(values > 0.0, values, 1.0).astype(source.dtype) for values in largest]
+    sums = source.fold(_Sums(units)).arrays
+    means = [total / N * unit for total, unit in zip(sums, units, strict=True)]
+    limits = zip(means, low, high, strict=True)
+    shifts = [np.clip(mean, a, b).astype(source.dtype) for mean, a, b in limits]
+    squares = source.fold(_Squares(units, shifts)).arrays
+    found = []
+    for shift, unit, square in zip(shifts, units, squares, strict=True):
+        spread = np.sqrt(square / N) * unit.astype(np.float64)
+        spread[spread <= 10 * np.finfo(source.dtype).eps * unit] = 0.0
+        if common_scale:
+            widest = float(spread.max()) or 1.0
+            spread[:] = np.sqrt(np.mean((spread / widest) ** 2)) * widest
+        found.append(Coordinates(shift, np.where(spread > 0.0, spread, 1.0)))
+    return found
+
+
+def _products(batch: Batch) -> Total:
+    parts = [part.astype(np.float64, copy=False) for part in batch.X]
+    return Total(tuple(part @ part.T for part in parts))
+
+
+def second_moments(source: Source) -> list[FloatArray]:
+    """Mean of x x' of each block, (m, m): the covariance of samples that are standardised."""
+    N = int(source.counts.sum())
+    return [total / N for total in source.fold(_products).arrays]

@@ -1,0 +1,75 @@
+"""Lloyd's algorithm for k-means, which comes to the same clusters on every processor.
+
+Samples of few distinct values are often equally far from two means. The last bits of a matrix
+product, which differ from processor to processor, would then decide, and EM would start, and end,
+somewhere else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.structures import FloatArray
+
+__all__ = ["lloyd", "nearest"]
+
+#: Samples that are worked on at a time.
+CHUNK = 512
+#: Squared distances are the same if they differ by less than this times the squared lengths that
+#: they are made of; rounding is about 1e-15 of these.
+SAME = 1e-10
+#: Centres that move by less, squared and relative to the variance of a feature, have arrived.
+TOLERANCE = 1e-4
+MOST_STEPS = 300
+
+
+def nearest(points: FloatArray, means: FloatArray) -> NDArray[np.intp]:
+    """Index of the nearest mean, the first of those at the same distance: (n,)."""
+    lengths = (means * means).sum(axis=1)
+    found = np.empty(len(points), dtype=np.intp)
+    for low in range(0, len(points), CHUNK):
+        part = points[low : low + CHUNK]
+        distances = part @ (-2.0 * means.T)  # (n, K), squared, without what all means have
+        distances += lengths
+        margin = SAME * ((part * part).sum(axis=1) + lengths.max())
+        limit = distances.min(axis=1) + margin
+        found[low : low + CHUNK] = np.argmax(distances <= limit[:, None], axis=1)
+    return found
+
+
+def lloyd(points: FloatArray, centres: FloatArray) -> FloatArray:
+    """Centres (K, m) of clusters of the points (n, m), from given centres on.
+
+    There must be more distinct points than centres.
+    """
+    tolerance = TOLERANCE * float(points.var(axis=0).mean())
+    owners: NDArray[np.intp] | None = None
+    for _ in range(MOST_STEPS):
+        before, owners = owners, _nobody_empty(points, centres, nearest(points, centres))
+        if before is not None and np.array_equal(owners, before):
+            break
+        last, centres = centres, _centroids(points, owners, len(centres))
+        if ((centres - last) ** 2).sum() <= tolerance:
+            break
+    return centres
+
+
+def _centroids(points: FloatArray, owners: NDArray[np.intp], K: int) -> FloatArray:
+    """Means of clusters, (K, m), by sums in the order of the points."""
+    sums = np.array([np.bincount(owners, column, minlength=K) for column in points.T]).T
+    return sums / np.bincount(owners, minlength=K)[:, None]
+
+
+def _nobody_empty(
+    points: FloatArray, centres: FloatArray, owners: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """The owners (n,), but a centre without points gets the one farthest from its own."""
+    counts = np.bincount(owners, minlength=len(centres))
+    for k in np.flatnonzero(counts == 0):
+        squares = ((points - centres[owners]) ** 2).sum(axis=1)
+        squares[counts[owners] == 1] = 0.0
+        far = int(np.argmax(squares >= (1.0 - SAME) * squares.max()))
+        counts[[owners[far], k]] += [-1, 1]
+        owners[far] = k
+    return owners

@@ -1,0 +1,169 @@
+"""The parameters of an estimator, parsed and checked once into a frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from pskem import checks
+from pskem.starts import STARTS, Start, StartMethod
+from pskem.structures import STRUCTURES, FloatArray, Structure
+
+__all__ = [
+    "CovarianceType",
+    "Init",
+    "Partition",
+    "Settings",
+    "Shrinkage",
+    "as_shrinkage",
+    "draw_seeds",
+]
+
+#: What parameters accept, for type checkers and editors.
+CovarianceType = Literal["full", "tied", "diag", "spherical"]
+InitName = Literal["class-kmeans", "k-means++", "kmeans", "kdtree", "em", "random"]
+Init = InitName | StartMethod | Start
+Partition = Literal["sequential", "interleaved", "random", "dependence"] | Sequence[Any]
+ShrinkageTarget = Literal["pooled", "diag"]
+
+
+@dataclass(frozen=True)
+class Shrinkage:
+    """How covariances of kernels are held together.
+
+    Parameters
+    ----------
+    samples : float or "auto", default="auto"
+        Pseudo-samples nu of each kernel that have a common covariance Psi:
+        P_k = (n_k P_k + nu Psi) / (n_k + nu). ``"auto"`` is m + 1 for a block of m features.
+    target : {"diag", "pooled"}, default="diag"
+        Psi: the covariance within all kernels together, or its diagonal.
+    """
+
+    samples: float | Literal["auto"] = "auto"
+    target: ShrinkageTarget = "diag"
+
+    def __post_init__(self) -> None:
+        checks.check_real("shrinkage", self.samples, 0.0, auto=True)
+        checks.check_choice("target", self.target, get_args(ShrinkageTarget))
+
+    def amount(self, m: int) -> float:
+        """Pseudo-samples for a block of m features.
+
+        It takes m + 1 samples to span m features: with so many pseudo-samples no covariance is
+        singular, and a kernel of 30 m samples is left nearly as it is.
+        """
+        return float(m + 1) if isinstance(self.samples, str) else float(self.samples)
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """What an estimator's parameters say, checked as far as that goes without data.
+
+    None stands for "auto" where a parameter has that; ``start`` makes what ``given`` does not fix.
+    """
+
+    structure: Structure
+    start: StartMethod
+    given: Start | None
+    reseed: bool
+    n_init: int
+    reg_covar: float
+    shrinkage: Shrinkage
+    max_iter: int
+    tol: float
+    n_jobs: int | None
+    verbose: int
+    warm_start: bool
+    n_components: Any = "auto"
+    n_blocks: int | None = None
+    partition: Any = "sequential"
+    block_weights: FloatArray | Literal["auto", "fit"] | None = None
+    discriminative_iter: int | None = 0
+    early_stopping: bool | None = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int | None = None
+    priors: Any = None
+
+    @classmethod
+    def parse(cls, parameters: Mapping[str, Any]) -> Settings:
+        """From the parameters of an estimator; those that it does not have are as above."""
+        found = dict(parameters)
+        checks.check_choice("covariance_type", found["covariance_type"], list(STRUCTURES))
+        checks.check_integer("n_init", found["n_init"], 1)
+        checks.check_real("reg_covar", found["reg_covar"], 0.0)
+        checks.check_integer("max_iter", found["max_iter"], 1)
+        checks.check_real("tol", found["tol"], 0.0)
+        checks.check_n_jobs(found["n_jobs"])
+        checks.check_integer("verbose", found["verbose"], 0, boolean=True)
+        checks.check_boolean("warm_start", found["warm_start"])
+        del found["random_state"]
+        found["structure"] = STRUCTURES[found.pop("covariance_type")]
+        init = found.pop("init")
+        found["given"] = init if isinstance(init, Start) else None
+        found["start"] = _start("init", init.otherwise if isinstance(init, Start) else init)
+        found["reseed"] = bool((found["given"] or found["start"]).reseed)
+        found["shrinkage"] = as_shrinkage(found["shrinkage"])
+        found["verbose"] = int(found["verbose"])
+        _check_components(found["n_components"])
+        if "n_blocks" in found:
+            checks.check_integer("n_blocks", found["n_blocks"], 1, auto=True)
+            found["n_blocks"] = _number(found["n_blocks"])
+        if "discriminative_iter" in found:
+            _parse_refinement(found)
+        return cls(**found)
+
+
+def as_shrinkage(value: Any) -> Shrinkage:
+    """A number of pseudo-samples, or "auto", as a value; a value as it is."""
+    return value if isinstance(value, Shrinkage) else Shrinkage(value)
+
+
+def _parse_refinement(found: dict[str, Any]) -> None:
+    """What a classifier has besides."""
+    found["block_weights"] = checks.check_block_weights(found["block_weights"])
+    checks.check_integer("discriminative_iter", found["discriminative_iter"], 0, auto=True)
+    found["discriminative_iter"] = _number(found["discriminative_iter"])
+    stopping = checks.check_boolean("early_stopping", found["early_stopping"], auto=True)
+    found["early_stopping"] = None if isinstance(stopping, str) else stopping
+    fraction = found["validation_fraction"]
+    checks.check_real("validation_fraction", fraction, 0.0, 1.0, strict=True)
+    checks.check_integer("n_iter_no_change", found["n_iter_no_change"], 1, none=True)
+
+
+def _start(name: str, value: Any) -> StartMethod:
+    """A start from its name, or as it is."""
+    if isinstance(value, tuple(map(type, STARTS.values()))):
+        return cast(StartMethod, value)
+    if not isinstance(value, str) or value not in STARTS:
+        raise ValueError(
+            f"{name}={value!r} is not known. Accepted: {', '.join(map(repr, STARTS))}, or a value"
+            " of pskem.starts such as ClassKMeans(own_mass=0.9) or Start(means=...)."
+        )
+    return STARTS[value]
+
+
+def _check_components(value: Any) -> None:
+    """One number of kernels, or one per block, of which there is no knowing here how many."""
+    listed = np.iterable(value) and not isinstance(value, str)
+    checks.check_n_components(value, [1] * (max(1, len(value)) if listed else 1))
+
+
+def _number(value: Any) -> int | None:
+    return None if isinstance(value, str) else int(value)
+
+
+def draw_seeds(random_state: Any, size: int = 1) -> list[int]:
+    """Seeds for all that is random, from scikit-learn's kind of random state."""
+    try:
+        generator = check_random_state(random_state)
+    except ValueError:
+        raise ValueError(
+            f"random_state={random_state!r} is not accepted: give None, an integer from 0 to"
+            " 2**32 - 1, or a numpy.random.RandomState."
+        ) from None
+    return [int(seed) for seed in generator.randint(np.iinfo(np.int32).max, size=size)]

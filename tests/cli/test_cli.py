@@ -1,0 +1,379 @@
+"""The command line: what it prints, where, with which exit code, and what it leaves on disk."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import pskem
+from pskem.cli.app import pskem as group
+from pskem.cli.app import run
+from pskem.persistence import read_header
+from pskem.starts import Uniform
+
+COMMANDS = [
+    [],
+    ["demo"],
+    ["fit"],
+    ["tune"],
+    ["predict"],
+    ["evaluate"],
+    ["inspect"],
+    ["datasets"],
+    ["datasets", "list"],
+    ["datasets", "fetch"],
+    ["datasets", "where"],
+    ["reproduce"],
+    ["study"],
+]
+
+
+def files():
+    return sorted(os.listdir())
+
+
+def figure(out, name):
+    return float(re.search(rf"^{name}\s+([\d.]+) %$", out, re.MULTILINE).group(1)) / 100
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_examples(command, capsys):
+    assert run([*command, "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"Usage: {' '.join(['pskem', *command])} ")
+    assert err == ""
+    if command != ["datasets"]:
+        assert "Examples:\n  pskem" in out or "Examples:\n    pskem" in out
+    assert run([*command, "-h"]) == 0
+
+
+def test_without_arguments_the_help_is_shown(capsys):
+    assert run([]) == 0
+    assert "Commands:" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"pskem, version {pskem.__version__}\n"
+
+
+def test_options_of_fit_mirror_the_parameters_of_the_estimator():
+    options = {parameter.name for parameter in group.commands["fit"].params}
+    parameters = set(pskem.SharedKernelClassifier().get_params())
+    # What a saved model cannot go on from has no place on a command line.
+    assert parameters - options == {"verbose", "warm_start"}
+
+
+# fit
+
+
+def test_fit_prints_a_summary_and_saves_a_model_that_does_as_it_says(iris_folder, capsys):
+    assert run(["fit", "train.csv", "--target", "species"]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"rows\s+90 to train, 10 to validate", out)
+    assert re.search(r"features\s+5 in 2 block", out)
+    assert re.search(r"classes\s+setosa, versicolor, virginica", out)
+    assert re.search(r"saved\s+train.pskem", out)
+    assert err == ""
+    assert files() == ["test.csv", "train.csv", "train.pskem"]
+    frame = pd.read_csv("train.csv")
+    loaded = pskem.load("train.pskem")
+    right = np.mean(loaded.predict(frame) == frame["species"])
+    n = figure(out, "training accuracy") * 90 + figure(out, "validation accuracy") * 10
+    assert right * 100 == pytest.approx(n, abs=0.1)
+
+
+def test_fit_takes_the_parameters(iris_folder, capsys):
+    options = ["--covariance-type", "tied", "-k", "4,5", "--n-blocks", "2", "--priors", "uniform"]
+    options += ["--init", "random", "--init-range", "-1", "1", "--seed", "7", "--max-iter", "9"]
+    options += ["--validation-fraction", "0", "--tol", "0", "--reg-covar", "0.2", "--json"]
+    assert run(["fit", "train.csv", "-t", "species", *options]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["n_components"] == [4, 5, 2]  # two blocks of numbers, and the sites
+    assert result["n_iter"] == 9
+    assert result["n_train"] == 100
+    assert result["validation_accuracy"] is None
+    parameters = pskem.load("train.pskem")[-1].get_params()
+    assert parameters["random_state"] == 7
+    assert parameters["priors"] == "uniform"
+    assert parameters["init"].otherwise == Uniform(-1.0, 1.0)
+    assert parameters["reg_covar"] == 0.2
+    assert parameters["verbose"] == 0
+
+
+def test_the_same_command_gives_the_same_file(iris_folder):
+    for name in ("a.pskem", "b.pskem"):
+        assert run(["fit", "train.csv", "-t", "species", "-o", name, "-q"]) == 0
+    assert (iris_folder / "a.pskem").read_bytes() == (iris_folder / "b.pskem").read_bytes()
+
+
+def test_fit_remarks_go_to_stderr_and_can_be_silenced(iris_folder, capsys):
+    frame = pd.read_csv("train.csv")
+    frame["id"] = [f"flower {i}" for i in range(100)]
+    frame.to_csv("train.csv", index=False)
+    command = ["fit", "train.csv", "-t", "species"]
+    assert run(command) == 0
+    assert capsys.readouterr().err.startswith("Column 'id' is left out: it looks like an ident")
+    assert run([*command, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert run([*command, "--drop", "site", "--categorical", "id", "-q"]) == 0
+    metadata = read_header("train.pskem").metadata["table"]
+    assert metadata["categorical"] == ["id"]
+    assert metadata["dropped"] == {"site": "as asked"}
+
+
+@pytest.mark.parametrize("kind", ["tsv", "parquet", "arff", "csv.gz"])
+def test_fit_reads_every_kind_of_table(iris_folder, kind, capsys):
+    frame = pd.read_csv("train.csv")
+    if kind == "parquet":
+        frame.to_parquet("t.parquet")
+    elif kind == "arff":
+        names = "".join(f"@ATTRIBUTE '{name}' REAL\n" for name in frame.columns[:4])
+        kinds = "@ATTRIBUTE species {setosa,versicolor,virginica}\n@ATTRIBUTE site {north,south}\n"
+        text = frame.to_csv(index=False, header=False)
+        (iris_folder / "t.arff").write_text(f"@RELATION t\n{names}{kinds}@DATA\n{text}")
+    else:
+        frame.to_csv(f"t.{kind}", index=False, sep="\t" if kind == "tsv" else ",")
+    assert run(["fit", "train.csv", "-t", "species", "-o", "a.pskem"]) == 0
+    expected = capsys.readouterr().out
+    assert run(["fit", f"t.{kind}", "-t", "species", "-o", "a.pskem"]) == 0
+    timeless = [re.sub(r"in [\d.]+ s", "", text) for text in (expected, capsys.readouterr().out)]
+    assert timeless[0] == timeless[1]
+
+
+def test_fit_named_sets_know_their_classes_and_features(iris_folder, tiny, capsys):
+    assert run(["fit", "digits", "-k", "20", "--max-iter", "5", "--tol", "0", "-q"]) == 0
+    assert re.search(r"features\s+24 in 1 block", capsys.readouterr().out)
+    assert list(pskem.load("digits.pskem").named_steps) == ["normalize", "pca", "classifier"]
+
+
+def test_progress_is_shown_on_a_terminal_only(iris_folder):
+    pytest.importorskip("pty", reason="pseudo-terminals are for Unix")
+    import pty
+
+    command = [sys.executable, "-m", "pskem", "fit", "train.csv", "-t", "species"]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
+    assert "\x1b" not in piped.stdout
+    master, slave = pty.openpty()
+    shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=slave, text=True, check=True)
+    os.close(slave)
+    drawn = os.read(master, 100_000).decode()
+    os.close(master)
+    assert re.search(r"pass 3/100.*log likelihood/sample", drawn)
+    assert re.search(r"discriminative pass 5/5.*log posterior/sample", drawn)
+    assert "\x1b" not in shown.stdout
+
+
+# tune
+
+
+def test_tune_prints_the_table_and_saves_the_best(iris_folder, capsys):
+    command = ["tune", "train.csv", "-t", "species", "--folds", "3", "--seconds", "100"]
+    assert run([*command, "--json", "--quiet", "-o", "best.pskem"]) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    assert err == ""
+    merits = [np.mean(trial["accuracies"]) for trial in result["trials"]]
+    assert merits == sorted(merits, reverse=True)
+    best = result["trials"][0]
+    classifier = pskem.load("best.pskem")[-1]
+    assert classifier.covariance_type == best["covariance_type"]
+    assert classifier.shrinkage == best["shrinkage"]
+    assert classifier.n_components == [best["n_components"]] * best["n_blocks"] + [2]
+    assert result["best"]["n_train"] == 100
+    assert run([*command[:-1], "0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    headings = "kernels blocks covariance shrinkage accuracy +/- log loss seconds"
+    assert lines[1].split() == headings.split()
+
+
+# predict
+
+
+def test_predictions_are_those_of_the_model(iris_model, capsys):
+    frame = pd.read_csv("test.csv")
+    loaded = pskem.load(iris_model)
+    assert run(["predict", "model.pskem", "test.csv"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["prediction", *loaded.predict(frame)]
+    assert err == ""
+    command = ["predict", "model.pskem", "test.csv", "--proba", "--keep", "site"]
+    readers = {
+        "out.csv": pd.read_csv,
+        "out.tsv": lambda path: pd.read_csv(path, sep="\t"),
+        "out.parquet": pd.read_parquet,
+    }
+    for name, read_back in readers.items():
+        assert run([*command, "-o", name]) == 0
+        assert capsys.readouterr() == ("", "")
+        read = read_back(name)
+        probabilities = ["p(setosa)", "p(versicolor)", "p(virginica)"]
+        assert read.columns.tolist() == ["site", "prediction", *probabilities]
+        assert read["site"].tolist() == frame["site"].tolist()
+        np.testing.assert_allclose(read.iloc[:, 2:], loaded.predict_proba(frame), rtol=1e-12)
+
+
+def test_predict_reads_stdin_and_writes_stdout(iris_model):
+    command = [sys.executable, "-m", "pskem", "predict", "model.pskem", "-"]
+    with open("test.csv", "rb") as stream:
+        done = subprocess.run(command, stdin=stream, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "prediction"
+    assert len(done.stdout.splitlines()) == 51
+
+
+def test_predict_holds_a_part_of_the_file_at_a_time(iris_model, monkeypatch):
+    sizes = []
+    loaded = pskem.load(iris_model)
+    original = type(loaded).predict_proba
+
+    def watched(self, X):
+        sizes.append(len(X))
+        return original(self, X)
+
+    monkeypatch.setattr(type(loaded), "predict_proba", watched)
+    frame = pd.read_csv("test.csv")
+    pd.concat([frame] * 1000).to_csv("long.csv", index=False)
+    assert run(["predict", "model.pskem", "long.csv", "-o", "out.csv"]) == 0
+    assert sizes == [20_000, 20_000, 10_000]
+    assert len(pd.read_csv("out.csv")) == 50_000
+
+
+def test_a_reader_that_stops_early_is_no_error(iris_model):
+    frame = pd.read_csv("test.csv")
+    pd.concat([frame] * 1000).to_csv("long.csv", index=False)
+    command = f"{sys.executable} -m pskem predict model.pskem long.csv | head -2"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "prediction"
+    assert done.stderr == ""
+
+
+# evaluate and inspect
+
+
+def test_evaluate_prints_the_figures(iris_model, capsys):
+    frame = pd.read_csv("test.csv")
+    loaded = pskem.load(iris_model)
+    assert run(["evaluate", "model.pskem", "test.csv"]) == 0
+    out = capsys.readouterr().out
+    assert figure(out, "accuracy") == pytest.approx(loaded.score(frame, frame["species"]), abs=1e-4)
+    for name in ("balanced accuracy", "log loss", "Brier score", "calibration error", "precision"):
+        assert name in out
+    assert run(["evaluate", "model.pskem", "test.csv", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["accuracy"] == loaded.score(frame, frame["species"])
+    assert np.sum(result["confusion"]) == result["n_samples"] == 50
+    assert {scores["name"] for scores in result["classes"]} == set(frame["species"])
+
+
+def test_inspect_prints_what_is_in_the_file(iris_model, capsys):
+    assert run(["inspect", "model.pskem", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    classifier = pskem.load(iris_model)[-1]
+    assert result["shared_proportion"] == classifier.shared_proportion()
+    assert [block["n_components"] for block in result["blocks"]] == classifier.n_components
+    held = (classifier.blocks_[0].weights >= 0.01).sum(axis=1)
+    assert result["blocks"][0]["kernels_per_class"] == held.tolist()
+    assert result["metadata"]["table"]["target"] == "species"
+    assert run(["inspect", "model.pskem"]) == 0
+    out = capsys.readouterr().out
+    assert "shared proportion" in out
+    assert "held by virginica" in out
+    density = pskem.SharedKernelDensity(n_components=2).fit(load_iris().data)
+    pskem.save(density, "density")
+    assert run(["inspect", "density"]) == 0
+    pskem.save(StandardScaler(), "scaler")
+    assert run(["inspect", "scaler"]) == 1
+    assert "scaler cannot be shown. There are no kernels in a Stand" in capsys.readouterr().err
+
+
+def test_inspect_shows_what_auto_stands_for(tmp_path, capsys):
+    X, y = load_iris(return_X_y=True)
+    X = np.hstack([X, X[:, :1] ** 2])
+    model = pskem.SharedKernelClassifier(n_blocks=2, random_state=0).fit(X, y)
+    pskem.save(model, tmp_path / "m")
+    assert run(["inspect", str(tmp_path / "m"), "--json"]) == 0
+    chosen = json.loads(capsys.readouterr().out)["chosen"]
+    assert chosen["n_blocks"] == [2]
+    assert chosen["n_components"] == [len(block.means) for block in model.blocks_]
+    assert chosen["shrinkage"] == [4.0, 3.0]  # one more than the features of a block
+    assert chosen["discriminative_iter"] == [len(model.log_posteriors_) - 1]
+    assert chosen["early_stopping"] == [False]  # 150 rows are too few
+    assert chosen["block_weights"] == [1.0, 1.0]
+    assert run(["inspect", str(tmp_path / "m")]) == 0
+    out = capsys.readouterr().out
+    kept = model.discriminative_best_iter_
+    assert re.search(rf"^passes +{model.n_iter_} of EM and {kept} discriminative$", out, re.M)
+    assert re.search(r"^shrinkage +'auto' +\[4.0, 3.0\]$", out, re.M)
+    assert re.search(r"^block_weights +'auto' +1.0$", out, re.M)
+    assert re.search(r"^n_blocks +2$", out, re.M)  # it was given
+    search = pskem.SharedKernelClassifierCV(
+        n_components=[6], n_blocks=[1], shrinkage="auto", selection="bic"
+    )
+    pskem.save(search.fit(X, y), tmp_path / "m")
+    assert run(["inspect", str(tmp_path / "m")]) == 0
+    best = search.best_params_["shrinkage"]
+    assert re.search(rf"^shrinkage +'auto' +{best}$", capsys.readouterr().out, re.M)
+
+
+def test_inspect_knows_estimators_that_hold_others(tmp_path, capsys):
+    X, y = load_iris(return_X_y=True)
+    member = pskem.SharedKernelClassifier(n_blocks=2)
+    several = pskem.PartitionEnsemble(member, 3, random_state=0).fit(X, y)
+    chosen = pskem.SharedKernelClassifierCV(n_components=[3], n_blocks=[1], shrinkage=["auto"])
+    models = {"several": (several, 3, 6), "chosen": (chosen.fit(X, y), 1, 1)}
+    for name, (model, n_members, n_blocks) in models.items():
+        path = str(tmp_path / name)
+        pskem.save(make_pipeline(StandardScaler().fit(X), model), path)
+        assert run(["inspect", path]) == 0
+        assert type(model).__name__ in capsys.readouterr().out
+        assert run(["inspect", path, "--json"]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert result["members"] == n_members
+        assert len(result["blocks"]) == n_blocks
+
+
+# datasets
+
+
+def test_datasets_are_listed_found_and_fetched(tiny, capsys):
+    home = str(tiny[0])
+    assert run(["datasets", "list", "--data-home", home, "--json"]) == 0
+    states = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert states["rice"] == states["iris"] == "here"
+    (tiny[0] / "rice" / "Rice_Cammeo_Osmancik.arff").unlink()
+    assert run(["datasets", "list", "--data-home", home]) == 0
+    assert re.search(r"rice .*to be fetched", capsys.readouterr().out)
+    assert run(["datasets", "where", "--data-home", home]) == 0
+    assert capsys.readouterr().out == f"{home}\n"
+    assert run(["datasets", "fetch", "mnist", "--data-home", home]) == 0
+    assert capsys.readouterr().out == f"mnist: 4 file(s) in {home}/mnist\n"
+
+
+# demo
+
+
+def test_demo_compares_on_one_split_and_writes_a_page(iris_folder, capsys):
+    pytest.importorskip("matplotlib")
+    assert run(["demo", "-o", "page.html", "--json", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    result = json.loads(out)
+    accuracy = {entry["name"]: entry["accuracy"] for entry in result["entries"]}
+    assert set(accuracy) == {"shared kernels", "LDA", "QDA", "kNN", "RBF-SVM"}
+    assert accuracy["shared kernels"] > accuracy["LDA"] > 0.9
+    losses = {entry["name"]: entry["log_loss"] for entry in result["entries"]}
+    assert losses.pop("RBF-SVM") is None  # it has no probabilities
+    assert min(losses, key=losses.get) == "shared kernels"  # as the README says
+    page = (iris_folder / "page.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    for name in accuracy:
+        assert f">{name}</td>" in page

@@ -1,0 +1,217 @@
+"""Which columns are what, and which features they become."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import Pipeline
+
+from pskem.tables import (
+    Columns,
+    TableError,
+    align,
+    category_features,
+    fit_encoder,
+    infer_columns,
+    labels_of,
+    make_encoder,
+    unknown_categories,
+)
+
+pytestmark = pytest.mark.plumbing
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def test_columns_are_sorted_by_what_they_hold():
+    n = 200
+    frame = pd.DataFrame(
+        {
+            "id": [f"patient {i}" for i in range(n)],
+            "age": np.arange(n) % 60,
+            "dose": np.linspace(0, 1, n),
+            "smoker": np.arange(n) % 3 == 0,
+            "ward": np.array(["north", "south"])[np.arange(n) % 2],
+            "zip": np.arange(n) % 7 + 1000,
+            "seen": pd.date_range("2020-01-01", periods=n),
+            "gap": np.nan,
+            "same": 1.0,
+            "note": ["x"] * n,
+            "day": [f"{i % 28 + 1}.{i % 12 + 1}.2020" for i in range(n)],
+            "time": [f"2020-{i % 12 + 1:02}-01 12:00" for i in range(n)],
+            "number": np.arange(n) + 17,
+            "Unnamed: 0": np.arange(n)[::-1],
+            "list": [[1, 2]] * n,
+            "price": ["1.5", "n/a?"] + ["2.5"] * (n - 2),
+            "outcome": np.arange(n) % 2,
+        }
+    )
+    columns = infer_columns(frame, "outcome", drop=["dose"], categorical=["zip"])
+    assert columns.numeric == ["age", "price"]
+    assert columns.categorical == ["smoker", "ward", "zip"]
+    assert columns.dropped == {
+        "id": "it looks like an identifier (200 distinct texts in 200 rows)",
+        "dose": "as asked",
+        "seen": "it holds dates",
+        "gap": "it is empty",
+        "same": "it has one value only",
+        "note": "it has one value only",
+        "day": "it holds dates",
+        "time": "it holds dates",
+        "number": "it numbers the rows",
+        "Unnamed: 0": "it has no name and a different number in every row",
+        "list": "it holds lists or the like",
+    }
+
+
+def test_wrong_names_of_columns_are_told(frame):
+    for options in ({"drop": ["weight"]}, {"categorical": ["weight"]}):
+        match = r"no column 'weight'.*It has 4 column.*'length', 'count'"
+        with pytest.raises(TableError, match=match):
+            infer_columns(frame, "species", **options)
+    for options in ({"drop": ["species"]}, {"categorical": ["species"]}):
+        with pytest.raises(TableError, match="'species' holds the classes"):
+            infer_columns(frame, "species", **options)
+    with pytest.raises(TableError, match="No column is left"):
+        infer_columns(frame[["species"]], "species")
+    twice = pd.concat([frame, frame[["count"]]], axis=1)
+    with pytest.raises(TableError, match="several columns called 'count'"):
+        infer_columns(twice, "species")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["a", None, "b"], ["a", "b"]),
+        ([1, 2, 1], [1, 2, 1]),
+        ([1.0, np.nan, 2.0], [1, 2]),
+        ([0.5, 1.5, 2.0], ["0.5", "1.5", "2"]),
+        ([2**53, 2**53 + 1, 2**53 + 2], [2**53, 2**53 + 1, 2**53 + 2]),
+        (pd.array([1, None, 2**60 + 1], dtype="Int64"), [1, 2**60 + 1]),
+        ([np.inf, 1.0, 2.0], ["inf", "1", "2"]),
+        ([True, False, True], ["True", "False", "True"]),
+        (["true", "FALSE", None], ["True", "False"]),
+        (pd.Categorical(["x", "y", "x"]), ["x", "y", "x"]),
+    ],
+)
+def test_labels_of_every_type(values, expected):
+    labels, present = labels_of(pd.DataFrame({"c": values}), "c")
+    assert labels.tolist() == expected
+    assert present.sum() == len(expected)
+
+
+def test_whole_numbers_are_one_category_whatever_stands_beside_them():
+    columns = Columns([], ["c"], {})
+    for values in ([3, 7, 3], [3.0, 7.0, np.nan], ["3", "7", None], pd.array([3, 7, None])):
+        texts = align(pd.DataFrame({"c": values}), columns)["c"].tolist()
+        assert texts[:2] == ["3", "7"]
+    halves = align(pd.DataFrame({"c": [0.5, 2.0, np.nan]}), columns)["c"].tolist()
+    assert halves[:2] == ["0.5", "2"]
+
+
+def test_slips_among_numbers_count_as_missing_and_are_told():
+    frame = pd.DataFrame({"x": [str(i) for i in range(30)] + ["n/a?", " ", " 7 "]})
+    with pytest.warns(UserWarning, match=r"1 value.*of the column 'x' are no numbers.*'n/a\?'"):
+        numbers = align(frame, Columns(["x"], [], {}))["x"]
+    np.testing.assert_array_equal(numbers, [*range(30), np.nan, np.nan, 7.0])
+
+
+def test_measurements_are_no_classes():
+    with pytest.raises(TableError, match="98 different numbers with fractions: measurements"):
+        labels_of(pd.DataFrame({"c": np.linspace(0, 1, 100)}), "c")
+    with pytest.raises(TableError, match="no column 'd' to take the classes from"):
+        labels_of(pd.DataFrame({"c": [1]}), "d")
+
+
+def test_align_gives_the_columns_of_the_training_in_their_order(frame):
+    columns = Columns(["count", "length"], ["colour"], {})
+    aligned = align(frame[["colour", "length", "species", "count"]], columns)
+    assert list(aligned.columns) == ["count", "length", "colour"]
+    assert aligned["colour"].isna().tolist() == [False, False, True, False]
+    text = frame.assign(count=["1", "2", "3", "4"])
+    np.testing.assert_array_equal(align(text, columns)["count"], [1.0, 2.0, 3.0, 4.0])
+    with pytest.warns(UserWarning, match="2 value.s. of the column 'length' are infinite"):
+        infinite = align(frame.assign(length=[np.inf, 1.0, -np.inf, 2.0]), columns)
+    np.testing.assert_array_equal(infinite["length"], [np.nan, 1.0, np.nan, 2.0])
+
+
+def test_align_tells_what_is_wrong(frame):
+    with pytest.raises(TableError, match=r"lacks 1 column.*: 'weight'\. It has 4"):
+        align(frame, Columns(["count", "weight"], [], {}))
+    with pytest.raises(TableError, match="'colour' holds texts, such as 'red', where the model"):
+        align(frame, Columns(["colour"], [], {}))
+    with pytest.raises(TableError, match=r"'length' holds 1e\+200; values beyond"):
+        align(frame.assign(length=1e200), Columns(["length"], [], {}))
+
+
+def test_encoded_numbers_are_filled_and_scaled_and_categories_indicated(frame):
+    columns = Columns(["length", "count"], ["colour"], {})
+    encoder = make_encoder(columns)
+    assert isinstance(encoder, Pipeline)
+    X = encoder.fit_transform(align(frame, columns))
+    filled = np.array([1.5, 1.5, 3.25, -4.0])  # the median stands in
+    np.testing.assert_allclose(X[:, 0], (filled - filled.mean()) / filled.std())
+    np.testing.assert_allclose(X[:, 1], (frame["count"] - 2.5) / np.std([1, 2, 3, 4]))
+    assert X.shape == (4, 4)  # missing, blué, red: two indicators
+    np.testing.assert_allclose(X.mean(axis=0), 0.0, atol=1e-12)
+    assert list(encoder.get_feature_names_out()[2:]) == ["colour_blué", "colour_red"]
+
+
+def test_each_category_has_its_own_features(frame):
+    columns = Columns(["count"], ["colour", "species"], {})
+    encoder = make_encoder(columns).fit(align(frame, columns))
+    assert [part.tolist() for part in category_features(encoder)] == [[1, 2], [3]]
+    assert category_features(make_encoder(columns, pca=2).fit(align(frame, columns))) == []
+    # A category of one value, as a part of the rows may have, has none.
+    same = align(frame.assign(colour="red"), columns)
+    encoder = make_encoder(columns).fit(same)
+    assert [part.tolist() for part in category_features(encoder)] == [[1]]
+    assert encoder.transform(same).shape == (4, 2)
+
+
+def test_unknown_categories_are_found_by_column(frame):
+    columns = Columns(["count"], ["colour", "species"], {})
+    encoder = make_encoder(columns).fit(align(frame, columns))
+    assert unknown_categories(encoder, align(frame, columns)) == {}
+    new = frame.assign(colour=["red", "mauve", None, "beige"])
+    assert unknown_categories(encoder, align(new, columns)) == {"colour": ["beige", "mauve"]}
+    whole = frame.assign(colour=["red", "green", "red", "green"])
+    encoder = make_encoder(columns).fit(align(whole, columns))
+    assert unknown_categories(encoder, align(whole, columns)) == {}
+    gap = align(whole.assign(colour=["red", None, "red", "green"]), columns)
+    assert unknown_categories(encoder, gap) == {"colour": ["(missing)"]}
+
+
+def test_unknown_categories_do_not_stop_a_prediction(frame):
+    columns = Columns(["count"], ["colour"], {})
+    encoder = make_encoder(columns).fit(align(frame, columns))
+    with pytest.warns(UserWarning, match="unknown categories"):
+        X = encoder.transform(align(frame.assign(colour="mauve"), columns))
+    assert np.isfinite(X).all()
+
+
+def test_pca_and_the_papers_features():
+    columns = Columns(["a", "b", "c"], [], {})
+    assert list(make_encoder(columns, pca=2).named_steps) == ["columns", "scale", "pca"]
+    assert make_encoder(columns, "mnist")["pca"].n_components == 39
+    assert list(make_encoder(columns, "mnist").named_steps) == ["deskew", "normalize", "pca"]
+    assert make_encoder(columns, "mnist", pca=7)["pca"].n_components == 7
+    assert list(make_encoder(columns, "cifar-10").named_steps) == ["normalize", "pca"]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "pca", "match"),
+    [
+        (40, 4, r"4 principal components .* 40 row\(s\) of 3 feature\(s\) have 3 at most"),
+        (2, 3, r"3 principal components .* 2 row\(s\) of 3 feature\(s\) have 2 at most"),
+    ],
+)
+def test_principal_components_are_no_more_than_there_are(rng, n_rows, pca, match):
+    frame = pd.DataFrame(rng.standard_normal((n_rows, 3)), columns=["a", "b", "c"])
+    columns = Columns(["a", "b", "c"], [], {})
+    with pytest.raises(TableError, match=match):
+        fit_encoder(make_encoder(columns, pca=pca), frame)
+    encoder = make_encoder(columns, pca=2)
+    fitted, features = fit_encoder(encoder, frame)
+    np.testing.assert_allclose(features, fitted.transform(frame), atol=1e-9)
+    np.testing.assert_array_equal(features, encoder.fit_transform(frame))
+    assert features.shape == (n_rows, 2)

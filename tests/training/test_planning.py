@@ -1,0 +1,119 @@
+"""Settings that are left to the data, against the rules as documented."""
+
+import numpy as np
+import pytest
+
+from pskem import SharedKernelClassifier, Shrinkage
+from pskem.training import Samples, Settings, make_plan, suggest_n_components
+
+
+@pytest.mark.parametrize(
+    ("counts", "m", "expected"),
+    [
+        ([50, 50, 50], 4, 3),  # one each at least
+        ([1, 1], 16, 2),
+        ([119, 120], 2, 1 + 2),  # one for every 30 m samples
+        ([899, 900, 901], 10, 2 + 3 + 3),
+        ([10**6, 300], 5, 20 + 2),  # 20 at most
+        ([10**6] * 10, 1, 200),
+    ],
+)
+def test_kernels_by_the_sizes_of_the_classes(counts, m, expected):
+    K = suggest_n_components(np.array(counts), m)
+    assert K == expected == sum(min(20, max(1, n // (30 * m))) for n in counts)
+    assert isinstance(K, int)
+
+
+@pytest.mark.parametrize("m", [1, 4, 16])
+def test_shrinkage_makes_any_covariance_regular(m, rng):
+    """m + 1 pseudo-samples: as many as it takes to span m features."""
+    sample = rng.standard_normal(m)  # a kernel with a single other sample, shrunk to unit variances
+    nu = Shrinkage().amount(m)
+    shrunk = (np.outer(sample, sample) + nu * np.eye(m)) / (1.0 + nu)
+    assert np.linalg.cond(shrunk) < 1.0 + sample @ sample
+    assert nu == m + 1
+    n = 30 * m  # and a kernel that has the samples for it keeps most of its own
+    assert n / (n + Shrinkage().amount(m)) > 0.9
+
+
+def test_kernels_of_blocks_follow_their_sizes(labelled):
+    X, y = labelled
+    model = SharedKernelClassifier(partition=[[0], [1, 2, 3, 4]], discriminative_iter=0)
+    blocks = model.fit(X, y).blocks_
+    expected = [sum(min(20, max(1, n // (30 * m))) for n in np.bincount(y)) for m in (1, 4)]
+    assert [len(block.means) for block in blocks] == expected
+    assert expected[0] > expected[1]
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_the_automatic_shrinkage_is_one_more_than_the_features_of_a_block(
+    labelled, covariance_type
+):
+    X, y = labelled
+    settings = {
+        "n_components": 5,
+        "partition": [[0, 1], [2, 3, 4]],
+        "covariance_type": covariance_type,
+        "discriminative_iter": 0,
+        "random_state": 0,
+    }
+    left = SharedKernelClassifier(**settings).fit(X, y)
+    for r, amount in enumerate([3.0, 4.0]):
+        given = SharedKernelClassifier(shrinkage=amount, **settings).fit(X, y)
+        np.testing.assert_array_equal(left.blocks_[r].covariances, given.blocks_[r].covariances)
+        other = SharedKernelClassifier(shrinkage=amount + 1.0, **settings).fit(X, y)
+        assert not np.allclose(left.blocks_[r].covariances, other.blocks_[r].covariances)
+
+
+def written_out(weights, passes, early_stopping, n, validated):
+    """Whether to fit the weights, how many passes, whether to choose; a table in words.
+
+    Validation chooses if it is asked for, or if that is left to the data and there are validation
+    data or 1000 samples; then 20 passes are made, else 5. Weights are fitted if that is asked for,
+    or if it is left to the data and validation chooses among passes anyway.
+    """
+    decides = early_stopping is True or (early_stopping == "auto" and (validated or n >= 1000))
+    made = {True: 20, False: 5}[decides] if passes == "auto" else passes
+    choose = decides and made > 0
+    return weights == "fit" or (weights == "auto" and choose), made, choose
+
+
+@pytest.mark.parametrize("validated", [True, False])
+@pytest.mark.parametrize("n", [999, 1000])
+@pytest.mark.parametrize("early_stopping", [True, False, "auto"])
+@pytest.mark.parametrize("passes", ["auto", 0, 7])
+@pytest.mark.parametrize("weights", ["auto", "fit", None])
+def test_wishes(rng, weights, passes, early_stopping, n, validated):
+    model = SharedKernelClassifier(
+        block_weights=weights, discriminative_iter=passes, early_stopping=early_stopping
+    )
+    X, labels = rng.standard_normal((n, 2)), np.arange(n) % 2
+    validation = (X[:10], labels[:10]) if validated else None
+    samples = Samples(X, labels, np.arange(2), np.full(2, 0.5), validation)
+    plan = make_plan(Settings.parse(model.get_params(deep=False)), samples, None, 0)
+    expected = written_out(weights, passes, early_stopping, n, validated)
+    assert (plan.refinement.fit_weights, plan.refinement.passes, plan.refinement.choose) == expected
+    # Whoever needs validation data that are not given has a tenth of the samples held out.
+    fit, _, choose = expected
+    needed = not validated and (early_stopping is True or fit or choose)
+    assert len(plan.held_out) == (100 if needed else 0)
+    np.testing.assert_array_equal(np.sort([*plan.rows, *plan.held_out]), np.arange(n))
+    # EM's own passes are chosen among only if that is asked for in so many words.
+    assert plan.early_stopping == (early_stopping is True)
+
+
+@pytest.mark.parametrize(("n", "scored"), [(999, False), (1000, True)])
+def test_so_many_samples_are_enough_to_hold_some_out(rng, n, scored):
+    y = (np.arange(n) % 3 == 0).astype(int)  # with even classes no temperature is better than 1
+    X = rng.standard_normal((n, 2)) + y[:, None]
+    model = SharedKernelClassifier(n_components=2, max_iter=3, tol=0, random_state=0).fit(X, y)
+    # Without validation the last of five passes is kept, unless no more could be gained.
+    assert bool(len(model.discriminative_scores_)) == scored
+    if scored:
+        assert model.block_weights_.shape == (1,)
+        assert abs(model.block_weights_[0] - 1.0) > 1e-3
+        assert abs(model.temperature_ - 1.0) > 1e-3
+    else:
+        assert model.discriminative_best_iter_ == len(model.log_posteriors_) - 1 <= 5
+        np.testing.assert_array_equal(model.block_weights_, 1.0)
+        assert model.temperature_ == 1.0

@@ -1,0 +1,185 @@
+"""From a table to a trained model: what is learnt, held out, suggested and saved."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pskem import SharedKernelClassifier
+from pskem.preprocessing import paper_features
+from pskem.tables import TableError
+from pskem.training import suggest_n_components
+from pskem.workflow import Task, complete, train
+from pskem.workflow.training import hold_out
+from reference import plain
+
+
+def test_a_task_says_what_was_done_to_the_table(table):
+    task = Task.read(str(table), "species", drop=["width"])
+    assert list(task.X.columns) == ["length", "colour", "fresh"]
+    assert len(task.X) == len(task.y) == 398
+    gaps = int(task.X["length"].isna().sum())
+    assert task.remarks == [
+        "Column 'id' is left out: it looks like an identifier (398 distinct texts in 398 rows).",
+        "Column 'width' is left out: as asked.",
+        "2 row(s) without a class are left out.",
+        f"{gaps} missing value(s) are filled in.",
+    ]
+
+
+def test_a_task_tells_of_gaps_in_numbers_and_of_mixed_categories(tmp_path):
+    frame = {"x": [1.0, None, 3.0, 4.0], "c": ["a", None, None, "b"], "y": [0, 0, 1, 1]}
+    path = tmp_path / "t.csv"
+    pd.DataFrame(frame).to_csv(path, index=False)
+    filled = "1 missing value(s) are filled in."
+    assert Task.read(str(path), "y").remarks == [filled]
+    first, second = Task.read(str(path), "y", pca=1).remarks
+    assert first == filled
+    assert "mix numbers and categories" in second
+
+
+@pytest.mark.parametrize(
+    ("classes", "match"),
+    [
+        (["a", "a", "a", "a"], "one class only"),
+        ([None] * 4, "no class"),
+        (["a", "a", "b", "a"], "a single row: b"),
+    ],
+)
+def test_tables_without_enough_classes_are_refused(tmp_path, classes, match):
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"x": [1, 2, 3, 4], "c": classes}).to_csv(path, index=False)
+    with pytest.raises(TableError, match=match):
+        Task.read(str(path), "c")
+
+
+def test_image_sets_keep_all_pixels_and_get_the_papers_features(tiny):
+    home, made = tiny
+    task = Task.read("mnist", "class", subset="all", data_home=home, pca=3)
+    images = np.concatenate([made["mnist", part][0] for part in ("train", "t10k")])
+    np.testing.assert_array_equal(task.X, images.reshape(10, -1))
+    expected = paper_features(3).fit_transform(images.reshape(10, -1))
+    np.testing.assert_allclose(task.encoder.fit_transform(task.X), expected, atol=1e-9)
+    with pytest.raises(TableError, match="are pixels"):
+        Task.read("mnist", "class", data_home=home, drop=["pixel0"])
+
+
+def test_training_is_that_of_the_pipeline_by_hand(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    pd.DataFrame(X).assign(c=y).to_csv(tmp_path / "wine.csv", index=False)
+    model = SharedKernelClassifier(n_components=3, covariance_type="tied", random_state=0)
+    task = Task.read(str(tmp_path / "wine.csv"), "c")
+    np.testing.assert_array_equal(task.X, X)
+    np.testing.assert_array_equal(task.y, y.astype(str))
+    trained = train(task, model)
+    by_hand = make_pipeline(SimpleImputer(strategy="median"), StandardScaler(), model)
+    by_hand.fit(task.X, task.y)
+    assert trained.n_train == 178
+    assert trained.validation_accuracy is None
+    assert trained.training_accuracy == by_hand.score(task.X, task.y)
+    np.testing.assert_array_equal(
+        trained.pipeline.predict_proba(task.X), by_hand.predict_proba(task.X)
+    )
+    own = np.arange(178), y
+    encoded = by_hand[:-1].transform(task.X)
+    expected = by_hand[-1].class_log_likelihood(encoded)[own].mean()
+    assert trained.log_likelihood == pytest.approx(expected)
+
+
+def test_held_out_rows_are_seen_by_no_step(table):
+    task = Task.read(str(table), "species")
+    model = SharedKernelClassifier(random_state=0)
+    trained = train(task, model, 0.2)
+    assert trained.n_train + trained.n_validation == 398
+    assert trained.n_validation == pytest.approx(80, abs=2)
+    unchanged = 0
+    for row in task.X.index[:40]:
+        # An outrageous value in one row changes nothing of the model if the row is held out.
+        X = task.X.copy()
+        X.loc[row, "length"] = 1e6
+        again = train(task._replace(X=X), model, 0.2)
+        means = [part.classifier.blocks_[0].means for part in (trained, again)]
+        unchanged += np.array_equal(*means)
+    assert 2 <= unchanged <= 16
+
+
+def test_early_stopping_needs_rows_to_validate_on(table):
+    task = Task.read(str(table), "species")
+    with pytest.raises(TableError, match="Early stopping needs rows"):
+        train(task, SharedKernelClassifier(early_stopping=True), 0.0)
+    kept = train(task, plain(early_stopping=True), 0.2)
+    scores = kept.classifier.validation_scores_
+    assert kept.validation_accuracy == scores.max()
+    assert kept.ending == f"pass {scores.argmax() + 1} kept"
+
+
+def test_suggestions_grow_with_the_data():
+    # Every class has one kernel, and one for every 30 samples and feature, 20 at most.
+    assert suggest_n_components(np.array([30, 30, 40]), 4) == 3
+    assert suggest_n_components(np.array([300, 300, 400]), 4) == 2 + 2 + 3
+    assert suggest_n_components(np.array([10**6] * 3), 4) == 60
+    assert suggest_n_components(np.array([10**6] * 50), 4) == 1000
+    # Smaller blocks bear more kernels.
+    few, many = (suggest_n_components(np.array([1000, 1000]), m) for m in (16, 4))
+    assert few < many
+
+
+def test_the_floor_is_high_where_there_are_categories(table):
+    task = Task.read(str(table), "species")
+    X = task.encoder.fit_transform(task.X)
+    default = SharedKernelClassifier().reg_covar
+    assert complete(SharedKernelClassifier(), task.encoder, X, task.y).reg_covar == 0.1
+    asked = complete(SharedKernelClassifier(reg_covar=0.02), task.encoder, X, task.y, None)
+    assert asked.reg_covar == 0.02
+    numbers = Task.read(str(table), "species", drop=["colour", "fresh"])
+    X = numbers.encoder.fit_transform(numbers.X)
+    model = complete(SharedKernelClassifier(), numbers.encoder, X, numbers.y)
+    assert model.reg_covar == default
+    assert model.partition == SharedKernelClassifier().partition
+
+
+def test_categories_get_blocks_of_their_own(trained):
+    model = trained.classifier
+    assert [block.features.tolist() for block in model.blocks_] == [[0, 1], [2, 3], [4]]
+    assert [len(block.means) for block in model.blocks_][1:] == [3, 2]
+    # A category alone is a table of frequencies: the weights of its kernels are those of the class,
+    # until discriminative passes change them.
+    task = trained.task
+    by_em = train(task, plain(random_state=0), 0.2).classifier
+    rows, _ = hold_out(task.y, 0.2, 0)
+    colours = pd.crosstab(task.y[rows], task.X["colour"].iloc[rows], normalize="index")
+    weights = np.sort(by_em.blocks_[1].weights, axis=1)
+    np.testing.assert_allclose(weights, np.sort(colours, axis=1), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"n_blocks": 3}, r"n_blocks=3 .* for the 2 numeric feature\(s\): each category"),
+        ({"n_components": [2, 3, 2]}, r"has 3 entries for 1 block\(s\).* numeric feature"),
+    ],
+)
+def test_blocks_and_kernels_are_for_numbers(table, settings, match):
+    task = Task.read(str(table), "species")
+    with pytest.raises(TableError, match=match):
+        train(task, SharedKernelClassifier(**settings))
+
+
+def test_categories_that_tell_nothing_cost_nothing(tmp_path, rng):
+    n = 600
+    y = rng.integers(3, size=n)
+    frame = pd.DataFrame({"x": rng.standard_normal(n) + 2.0 * y, "y": y})
+    accuracy = []
+    for noise in (False, True):
+        if noise:
+            frame["colour"] = rng.choice(["red", "green", "blue"], n)
+            frame["flag"] = rng.choice(["yes", "no"], n)
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        task = Task.read(str(tmp_path / "t.csv"), "y")
+        trained = train(task, SharedKernelClassifier(random_state=0), 0.5)
+        accuracy.append(trained.validation_accuracy)
+    assert accuracy[1] > accuracy[0] - 0.05
+    assert accuracy[0] > 0.7
