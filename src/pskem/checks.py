@@ -90,8 +90,8 @@ def check_real(
         above, below = ("above", "below") if strict else ("of at least", "at most")
         ends = [(above, low)] * bool(np.isfinite(low)) + [(below, high)] * bool(np.isfinite(high))
         accepted = " and ".join(f"{word} {end:g}" for word, end in ends)
-        accepted += " or 'auto'" if auto else ""
-        raise ValueError(f"{name}={value!r} must be a finite number {accepted}.")
+        accepted = f"a finite number {accepted}".strip() + (" or 'auto'" if auto else "")
+        raise ValueError(f"{name}={value!r} must be {accepted}.")
 
 
 def check_block_weights(value: Any, n_blocks: int | None = None) -> FloatArray | str | None:

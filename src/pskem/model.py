@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import log
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,28 +96,11 @@ class Block:
             f" n_classes={len(self.weights)}, covariance_type={self.covariance_type!r})"
         )
 
-    @classmethod
-    def make(
-        cls,
-        features: Any,
-        weights: Any,
-        means: Any,
-        covariances: Any,
-        covariance_type: str = "full",
-        coordinates: Coordinates | None = None,
-    ) -> Self:
-        """A block from kernels in the units of X."""
-        means = np.asarray(means, dtype=np.float64)
-        structure = STRUCTURES[covariance_type]
-        m = means.shape[1]
-        shift, scale = coordinates or Coordinates(np.zeros(m), np.ones(m))
-        kernels = Kernels(
-            np.asarray(weights, dtype=np.float64),
-            (means - shift) / scale,
-            structure.storage.rescale(np.asarray(covariances, dtype=np.float64), 1.0 / scale),
-        )
-        frame = Coordinates(shift, scale)
-        return cls(np.asarray(features), kernels, frame, structure, kernels.weights > 0.0)
+    def with_kernels(self, kernels: Kernels) -> Block:
+        """The same block with other kernels, in standardised coordinates."""
+        other = object.__new__(Block)  # what is frozen already is not copied again
+        vars(other).update(vars(self), kernels=Kernels(*map(_frozen, kernels)))
+        return other
 
     @property
     def weights(self) -> FloatArray:
@@ -237,7 +220,7 @@ class Model:
     def with_kernels(self, kernels: Iterable[Kernels]) -> Model:
         """The same model with other kernels, in standardised coordinates."""
         pairs = zip(self.blocks, kernels, strict=True)
-        return replace(self, blocks=tuple(replace(block, kernels=k) for block, k in pairs))
+        return replace(self, blocks=tuple(block.with_kernels(k) for block, k in pairs))
 
     def joint(self, log_q: FloatArray) -> FloatArray:
         """log p(c=j) + sum_r beta_r log q_rj, (n, L), from log q (n, R, L)."""

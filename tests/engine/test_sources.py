@@ -336,3 +336,28 @@ def test_the_canonical_order_does_not_hang_on_last_bits(rng):
     expected = close[canonical_order(close, same)]
     shuffled = close[rng.permutation(200)]
     np.testing.assert_array_equal(shuffled[canonical_order(shuffled, same)], expected)
+
+
+def test_blocks_that_nothing_couples_are_summed_up_apart(rng):
+    """Threads work on blocks of the same batch, and the whole is as if they had not."""
+    parts = [rng.standard_normal((m, 300)) for m in (2, 3)]
+    kernels = [
+        Kernels(np.full((2, 3), 1 / 3), X[:, :3].T, np.array([np.eye(len(X))] * 3)) for X in parts
+    ]
+    prepared = tuple(prepare(STRUCTURES["full"], k, np.dtype(np.float64)) for k in kernels)
+    seen = []
+
+    def recorded(function, items):
+        seen.append(list(items))
+        return [function(item) for item in seen[-1]]
+
+    source = ArraySource(parts, np.array([0, 100, 300]), recorded)
+    found = source.fold(Summarise(prepared, OwnClass()))
+    assert len(seen[0]) == 2  # one batch, two blocks
+    whole = Summarise(prepared, OwnClass())(Batch(tuple(parts), np.array([0, 100, 300])))
+    for one, other in zip(found.blocks, whole.blocks, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(found.value, whole.value)
+    source.fold(Summarise(prepared, Contrast(Criterion(np.log([0.5, 0.5]), np.ones(2)))))
+    assert len(seen[1]) == 1  # a contrast couples the blocks

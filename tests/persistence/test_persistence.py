@@ -388,3 +388,12 @@ def test_a_new_file_has_the_rights_of_any_new_file(fitted, tmp_path):
     pskem.save(fitted, tmp_path / "model.pskem")
     (tmp_path / "other").write_text("")
     assert (tmp_path / "model.pskem").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_bare_model_is_loaded_by_its_type(tmp_path, fitted, labelled):
+    pskem.save(fitted.model_, tmp_path / "model.pskem")
+    with pytest.raises(ModelFileError, match=r"holds a bare Model. Load it as that"):
+        pskem.load(tmp_path / "model.pskem")
+    model = pskem.load(tmp_path / "model.pskem", pskem.Model)
+    X, _ = labelled
+    np.testing.assert_array_equal(model.log_posterior(X), fitted.predict_log_proba(X))

@@ -326,3 +326,15 @@ def test_warnings_point_to_the_caller_with_callbacks_too(labelled):
     with pytest.warns(ConvergenceWarning, match="max_iter=3 ended") as seen:
         model.set_callbacks(StopAfter(9)).fit(X, y)
     assert seen[0].filename == __file__
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "diag", "spherical"])
+def test_kernels_that_collapse_to_points_blame_no_feature(rng, covariance_type):
+    X = np.concatenate([rng.standard_normal((60, 3)), np.full((20, 3), 5.0)])
+    y = np.repeat([0, 1], [60, 20])
+    model = SharedKernelClassifier(
+        n_components=2, covariance_type=covariance_type, shrinkage=0.0, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning, match="Kernels collapsed") as told:
+        model.fit(X, y)
+    assert not [w for w in told if "Remove feature" in str(w.message)]

@@ -337,7 +337,7 @@ def keep(state, how, folder):
     if how == "pickle":
         return pickle.loads(pickle.dumps(state))
     pskem.save(state, folder / "state.pskem")
-    return pskem.load(folder / "state.pskem")
+    return pskem.load(folder / "state.pskem", type(state))
 
 
 def finish(worker, state):

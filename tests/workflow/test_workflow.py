@@ -10,9 +10,10 @@ from sklearn.preprocessing import StandardScaler
 
 from pskem import SharedKernelClassifier
 from pskem.preprocessing import paper_features
+from pskem.starts import ClassKMeans, Start
 from pskem.tables import TableError
 from pskem.training import suggest_n_components
-from pskem.workflow import Task, complete, train
+from pskem.workflow import Task, classifier_settings, complete, train
 from pskem.workflow.training import hold_out
 from reference import plain
 
@@ -183,3 +184,28 @@ def test_categories_that_tell_nothing_cost_nothing(tmp_path, rng):
         accuracy.append(trained.validation_accuracy)
     assert accuracy[1] > accuracy[0] - 0.05
     assert accuracy[0] > 0.7
+
+
+def test_categories_keep_whether_kernels_start_anew(table):
+    task = Task.read(str(table), "species")
+    X = task.encoder.fit_transform(task.X)
+    for reseed in (False, True):
+        model = SharedKernelClassifier(init=ClassKMeans(own_mass=0.5, reseed=reseed))
+        assert complete(model, task.encoder, X, task.y).init.reseed is reseed
+    given = SharedKernelClassifier(init=Start(means=np.zeros((3, 5))))
+    with pytest.raises(TableError, match="categories get blocks of their own"):
+        complete(given, task.encoder, X, task.y)
+
+
+@pytest.mark.parametrize(
+    ("flat", "said"),
+    [
+        ({"own_mass": 7.0, "init": "kmeans"}, "own_mass=7.0 must be a finite number of at least 0"),
+        ({"init_range": (3.0, 1.0)}, r"init_range=\(3.0, 1.0\) must be a pair"),
+        ({"init_scale": 0.0}, "init_scale=0.0 must be a finite number above 0"),
+        ({"init": "kmean", "reseed": True}, "init='kmean' is not known"),
+    ],
+)
+def test_flat_settings_are_checked_under_their_own_names(flat, said):
+    with pytest.raises(ValueError, match=said):
+        classifier_settings(flat)

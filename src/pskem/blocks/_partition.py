@@ -74,8 +74,8 @@ def partition_features(
     if partition not in ARRANGEMENTS:
         raise ValueError(
             f"partition={partition!r} is not known. Accepted: {', '.join(map(repr, ARRANGEMENTS))}"
-            " or a list with one array of column indices per block; SharedKernelClassifier also"
-            " takes 'ica'."
+            " or a list with one array of column indices per block. For independent components put"
+            " pskem.preprocessing.IndependentComponents before the classifier."
         )
     R = _resolve_n_blocks(n_features, n_blocks)
     if partition == "dependence":

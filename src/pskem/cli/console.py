@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pskem.display._table import Table
+from pskem.display import Table
 
 __all__ = [
     "Tell",

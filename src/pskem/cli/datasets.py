@@ -6,7 +6,7 @@ import click
 
 from pskem.cli.console import on_terminal, print_json, show
 from pskem.cli.options import as_json, debug_option, home_option
-from pskem.display._table import Table
+from pskem.display import Table
 
 __all__ = ["datasets"]
 

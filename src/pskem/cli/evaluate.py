@@ -13,7 +13,7 @@ from pskem.cli.options import (
     subset_option,
     target_option,
 )
-from pskem.display._table import Table
+from pskem.display import Table
 
 __all__ = ["evaluate"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pskem.cli.console import facts, percent, print_json, show
 from pskem.cli.options import as_json, debug_option, model_argument
-from pskem.display._table import Table
+from pskem.display import Table
 from pskem.structures import FloatArray
 from pskem.training import as_shrinkage
 
@@ -36,7 +36,7 @@ def inspect(model: str, as_json: bool) -> None:
     A class holds a kernel if its weight is at least 0.01. Loading a model file runs no code, so
     files of unknown origin are safe to inspect.
     """
-    from pskem.display._fitted import take_apart
+    from pskem.display import take_apart
     from pskem.model import HELD, shared_proportion
     from pskem.persistence import load_with_header
     from pskem.workflow.task import TABLE

@@ -8,7 +8,7 @@ import click
 
 from pskem.cli.console import print_json, show
 from pskem.cli.run_studies import run_studies, study_options
-from pskem.display._table import Table
+from pskem.display import Table
 
 __all__ = ["reproduce"]
 

@@ -108,7 +108,7 @@ def _perform(
     runs: Sequence[RunSpec], store: Store, place: Place, jobs: int | None, quiet: bool
 ) -> Outcome:
     """Perform runs in ``jobs`` processes, or as many as there are cores."""
-    from pskem.engine._parallel import n_threads
+    from pskem.engine import n_threads
     from pskem.study import pool, work
 
     cores = n_threads(None)

@@ -12,10 +12,10 @@ import numpy as np
 from pskem.cli.console import Tell, facts, percent, print_json, progress, remark, show
 from pskem.cli.options import finite, learning_options
 from pskem.cli.task import read_task, training_facts
-from pskem.display._table import Table
+from pskem.display import Table
 
 if TYPE_CHECKING:
-    from pskem.estimators._selection import Trial
+    from pskem.estimators import Trial
     from pskem.workflow import Search, Task
 
 __all__ = ["tune"]

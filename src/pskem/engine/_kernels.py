@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pskem.engine._coordinates import CHUNK
 from pskem.engine._evaluators import Centred, Evaluator, KernelByKernel, Product, Scratch
 from pskem.engine._moments import Frame
 from pskem.structures import FloatArray, Gaussians, Natural, Structure
@@ -87,10 +88,13 @@ class Prepared(NamedTuple):
 
     def log_densities(self, X: FloatArray) -> FloatArray:
         """log N(x_n; mu_k, P_k), (K, n), for X (m, n), in double precision."""
-        X = X.astype(self.dtype, copy=False)
         evaluator = self.evaluator(np.zeros((1, len(self.kernels.means))))
-        terms = evaluator.evaluate(X, np.array([0, X.shape[1]]), Scratch())
-        return np.add(terms.values, terms.common, dtype=np.float64)
+        scratch, values = Scratch(), np.empty((len(self.kernels.means), X.shape[1]))
+        for low in range(0, X.shape[1], CHUNK):
+            part = X[:, low : low + CHUNK].astype(self.dtype, copy=False)
+            terms = evaluator.evaluate(part, np.array([0, part.shape[1]]), scratch)
+            np.add(terms.values, terms.common, out=values[:, low : low + CHUNK])
+        return values
 
 
 def prepare(structure: Structure, kernels: Kernels, dtype: np.dtype[np.floating]) -> Prepared:

@@ -29,7 +29,8 @@ class Extremes(NamedTuple):
 
 def _extremes(batch: Batch) -> Extremes:
     return Extremes(
-        tuple(part.min(axis=1) for part in batch.X), tuple(part.max(axis=1) for part in batch.X)
+        tuple(part.min(axis=1, initial=np.inf) for part in batch.X),
+        tuple(part.max(axis=1, initial=-np.inf) for part in batch.X),
     )
 
 

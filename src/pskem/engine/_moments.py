@@ -62,7 +62,8 @@ class Moments(NamedTuple):
     frame: Frame
 
     def merge(self, other: Moments) -> Moments:
-        """The moments of more samples, in the same frame."""
+        """The moments of more samples, which must be in the same frame: see :func:`rebase`."""
+        assert self.frame is other.frame
         second = SecondMoments(
             self.second.own + other.second.own, self.second.common + other.second.common
         )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from itertools import pairwise, product
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +96,28 @@ class Source(Protocol):
     def fold(self, function: Callable[[Batch], T]) -> T:
         """Apply the function to every batch and merge the results in a fixed order."""
         ...
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A function whose work on a batch can be done in parts, at the same time."""
+
+    def divide(self) -> Sequence[Callable[[Batch], Any]]:
+        """Functions that do the parts."""
+        ...
+
+    def join(self, totals: Sequence[Any]) -> Any:
+        """The whole, from what the parts have summed up to."""
+        ...
+
+
+def _apply(task: tuple[Callable[[Batch], T], Batch]) -> T:
+    function, batch = task
+    return function(batch)
+
+
+def _merge(one: T, other: T) -> T:
+    return one.merge(other)
 
 
 class Total(NamedTuple):
@@ -202,7 +224,7 @@ class ArraySource:
         tiles = cut(bounds, size)
         together = max(1, min(BATCH // size, len(tiles) // MIN_BATCHES))
         groups = [tiles[i : i + together] for i in range(0, len(tiles), together)]
-        self._places = [(group[0].start, group[-1].stop) for group in groups]
+        self._batches = [self._batch(group[0].start, group[-1].stop) for group in groups]
 
     @classmethod
     def arrange(
@@ -236,10 +258,11 @@ class ArraySource:
         return self.X[0].dtype
 
     def fold(self, function: Callable[[Batch], T]) -> T:
-        return reduce(
-            lambda one, other: one.merge(other),
-            self._map(lambda place: function(self._batch(*place)), self._places),
-        )
+        parts = function.divide() if isinstance(function, Divisible) else [function]
+        found = self._map(_apply, product(parts, self._batches))
+        n = len(self._batches)
+        totals = [reduce(_merge, found[i : i + n]) for i in range(0, len(found), n)]
+        return function.join(totals) if isinstance(function, Divisible) else totals[0]
 
     def standardise(self, coordinates: Sequence[Coordinates]) -> Self:
         """The same samples in these coordinates. Overwrites the arrays."""

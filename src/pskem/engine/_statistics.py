@@ -39,9 +39,9 @@ class Statistics(NamedTuple):
     """What some samples sum up to in one block; additive.
 
     gained, lost : (L, K), masses of the kernels in each class under the positive and the negative
-        part of the target; an empty array where there is no such part
+        part of the target; a single zero where there is no such part
     sums : (K, d), phi
-    scatter : (m, m), z z' where the covariance is common to all kernels, else empty
+    scatter : (m, m), z z' where the covariance is common to all kernels, else a single zero
     """
 
     gained: FloatArray
@@ -56,7 +56,7 @@ class Statistics(NamedTuple):
         """The moments that the kernels of the pass have taken."""
         m = prepared.kernels.means.shape[1]
         masses = self.gained.sum(axis=0)
-        if self.lost.size > 1:
+        if self.lost.ndim:
             masses = masses - self.lost.sum(axis=0)
         second = SecondMoments(self.sums[:, :-m], self.scatter)
         return Moments(masses, self.sums[:, -m:], second, prepared.frame)
@@ -76,7 +76,8 @@ class Summary(NamedTuple):
 class Weights(NamedTuple):
     """A target on a tile: its positive and its negative part, and their balance.
 
-    For one's own class each is (n,), with None for all ones; else plus and minus are (L, n).
+    For one's own class plus is (n,), or None for all ones; else plus and minus are (L, n). There
+    may be no negative part.
     """
 
     plus: FloatArray | None
@@ -124,13 +125,29 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class Summarise:
-    """The statistics of a batch: what is folded over a source in a pass."""
+    """The statistics of a batch: what is folded over a source in a pass.
+
+    Blocks that no target couples can be summed up at the same time; ``first`` is the place of the
+    first of these blocks in a batch.
+    """
 
     blocks: tuple[Prepared, ...]
     target: Target
+    first: int = 0
+
+    def divide(self) -> list[Summarise]:
+        if self.target.couples:
+            return [self]
+        places = enumerate(self.blocks, self.first)
+        return [Summarise((block,), self.target, r) for r, block in places]
+
+    def join(self, totals: Sequence[Summary]) -> Summary:
+        blocks = tuple(statistics for total in totals for statistics in total.blocks)
+        return Summary(blocks, np.concatenate([total.value for total in totals]))
 
     def __call__(self, batch: Batch) -> Summary:
-        pairs = list(zip(self.blocks, batch.X, strict=True))
+        parts = batch.X[self.first : self.first + len(self.blocks)]
+        pairs = list(zip(self.blocks, parts, strict=True))
         groups = [pairs] if self.target.couples else [[pair] for pair in pairs]
         found = [_sum_up(group, batch, self.target) for group in groups]
         blocks = [statistics for group, _ in found for statistics in group]
@@ -209,6 +226,8 @@ class _OwnClassView:
     def statistics(self) -> Statistics:
         (L, K), d = self.block.kernels.weights.shape, self.block.n_rows
         active = self.evaluator.active
+        if len(active) == K and len(self.classes) == L:
+            return Statistics(self.sums[:, d:].T, np.zeros(()), self.sums[:, :d], self.scatter)
         sums, gained = np.zeros((K, d)), np.zeros((L, K))
         sums[active] = self.sums[:, :d]
         gained[np.ix_(np.array(self.classes, dtype=np.intp), active)] = self.sums[:, d:].T
@@ -220,7 +239,7 @@ def _scatter(block: Prepared, terms: Terms, balance: FloatArray | float) -> Floa
     if block.natural.whitener is None or (np.isscalar(balance) and balance == 0.0):
         return np.zeros(())
     z = terms.phi[: block.n_rows]
-    return (z if np.isscalar(balance) else z * balance) @ z.T
+    return ((z if np.isscalar(balance) else z * balance) @ z.T).astype(np.float64)
 
 
 class Criterion(NamedTuple):

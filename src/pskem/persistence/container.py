@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pskem.files import atomic_write, check_kind, check_place
 from pskem.persistence.arrays import ArrayError, from_bytes, to_bytes
 from pskem.persistence.codec import CodecError, Tree, decode, encode
-from pskem.persistence.types import stands_alone
+from pskem.persistence.types import known_name, stands_alone
 from pskem.version import __version__
 
 if TYPE_CHECKING:
@@ -185,8 +185,10 @@ def load(path: Any, kind: type[Any] | None = None) -> Any:
     UserWarning
         If the file was saved with another minor version of scikit-learn.
     """
-    model: Any = load_with_header(path)[0]
-    if kind is not None and not isinstance(model, kind):
+    model, _ = _read(path)
+    if kind is None:
+        return _estimator(path, model)
+    if not isinstance(model, kind):
         last = f" that ends in a {type(model[-1]).__name__}" if hasattr(model, "steps") else ""
         raise ModelFileError(f"{path} holds a {type(model).__name__}{last}, not a {kind.__name__}.")
     return model
@@ -194,6 +196,21 @@ def load(path: Any, kind: type[Any] | None = None) -> Any:
 
 def load_with_header(path: Any) -> tuple[Saved, Header]:
     """What :func:`load` and :func:`read_header` return, from one reading of the file."""
+    model, header = _read(path)
+    return _estimator(path, model), header
+
+
+def _estimator(path: Any, model: Any) -> Saved:
+    """What a file holds, if it is an estimator."""
+    if known_name(model) is None:
+        name = type(model).__name__
+        raise ModelFileError(f"{path} holds a bare {name}. Load it as that: load(path, {name}).")
+    estimator: Saved = model
+    return estimator
+
+
+def _read(path: Any) -> tuple[Any, Header]:
+    """Whatever a file holds, and what it says of itself."""
     header, tree, archive = _open(path)
     with archive, _refusing(path):
         arrays: list[NDArray[Any] | None] = [

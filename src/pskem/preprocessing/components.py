@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
 )
 
 from pskem import checks
-from pskem.engine import CHUNK, ArraySource, canonical_order, measure, serial_map, workers
+from pskem.engine import ArraySource, canonical_order, measure, serial_map, workers
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
 
@@ -24,6 +24,8 @@ __all__ = ["IndependentComponents"]
 
 #: Samples that are enough to learn how features hang together.
 ENOUGH = 20_000
+#: Rows of a product.
+ROWS = 256
 #: Deviations from the mean, in standard deviations, are cut off here, so that sums stay finite.
 FARTHEST = 1e100
 
@@ -95,7 +97,7 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or None, default=None
-            Classes have equal shares in the samples that are looked at, if there are very many.
+            Classes have their shares in the samples that are looked at, if there are very many.
 
         Returns
         -------
@@ -160,20 +162,22 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         components : ndarray of shape (n_samples, n_components)
             In the precision of X.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         # Components have unit variance, so these are no less than standard deviations of features.
         limit = FARTHEST * np.abs(self.mixing_).sum(axis=1)
         result = np.empty((len(X), len(self.components_)), dtype=X.dtype)
+        largest = float(np.finfo(X.dtype).max)
         # BLAS rounds by the number of rows: in products of one size a row has the same bits.
-        rows = np.zeros((CHUNK, X.shape[1]))
+        rows = np.zeros((ROWS, X.shape[1]))
         with workers(1), np.errstate(over="ignore"):
-            for low in range(0, len(X), CHUNK):
-                deviations = np.subtract(X[low : low + CHUNK], self.mean_, dtype=np.float64)
+            for low in range(0, len(X), ROWS):
+                deviations = np.subtract(X[low : low + ROWS], self.mean_, dtype=np.float64)
                 np.clip(deviations, -limit, limit, out=deviations)
                 n = len(deviations)
                 rows[:n], rows[n:] = deviations, 0.0
-                result[low : low + n] = (rows @ self.components_.T)[:n]
+                components = (rows @ self.components_.T)[:n]
+                result[low : low + n] = np.clip(components, -largest, largest)
         return result
 
     def inverse_transform(self, X: Any) -> FloatArray:
@@ -187,7 +191,7 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         -------
         features : ndarray of shape (n_samples, n_features)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         features: FloatArray = check_array(X) @ self.mixing_.T + self.mean_
         return features
 

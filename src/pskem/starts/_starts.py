@@ -277,11 +277,12 @@ class Uniform:
         if means is None:
             with np.errstate(over="ignore"):
                 ends = (np.array([[self.low], [self.high]]) - shift) / scale
-            check_size(ends, f"{self} puts a kernel", FAR)
+            place = f"The range of the uniform start, {self.low:g} to {self.high:g}, puts a kernel"
+            check_size(ends, place, FAR)
             means = (wanted.rng.uniform(self.low, self.high, size=(K, m)) - shift) / scale
         with np.errstate(over="ignore"):
             variances = (self.scale / scale) ** 2
-        check_size(variances, f"{self} makes a kernel", WIDE)
+        check_size(variances, f"The uniform start's scale of {self.scale:g} makes a kernel", WIDE)
         covariances = np.broadcast_to(np.diag(variances), (K, m, m))
         weights = np.full((wanted.view.n_classes, K), 1.0 / K)
         return Kernels(weights, means, wanted.structure.storage.compact(covariances))

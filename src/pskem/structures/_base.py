@@ -74,7 +74,7 @@ class Natural(NamedTuple):
 class SecondMoments(NamedTuple):
     """Sums of products of features: of each kernel, (K, d - m), and common to all kernels.
 
-    A structure has one of the two; the other is empty.
+    A structure has one of the two; the other is a single zero, or has no columns.
     """
 
     own: FloatArray

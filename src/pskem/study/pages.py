@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pskem.display._page import Page
-from pskem.display._table import Table
+from pskem.display import Page, Table
 from pskem.files import atomic_write
 from pskem.study.definition import Study
 from pskem.study.drawing import chosen, draw

@@ -70,7 +70,7 @@ def with_callbacks(method: Callable[P, T]) -> Callable[P, T]:
     return fit
 
 
-def caller_depth(estimator: Any) -> int:
+def caller_depth(estimator: BaseEstimator) -> int:
     """Frames that the decorators put between a caller and ``fit``."""
     return 2 if _has_callbacks(estimator) else 1
 

@@ -115,6 +115,8 @@ def _flat_features(
     for k in kernels if block.structure.storage.per_kernel else [0]:
         values, vectors = np.linalg.eigh(dense[k])
         low = values <= floor * (1.0 + 1e-6)
+        if low.all():  # a point: no feature more than another
+            continue
         loads = np.square(vectors[:, low]).sum(axis=1)
         # A feature that varies in all of the data, and alone makes up a direction, is at fault.
         counts += (loads > 0.9) & (total > 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from pskem.training._holdout import judge
 from pskem.training._initial import initialise, look
 from pskem.training._planning import Data, Plan
 
-__all__ = ["Observer", "State", "Trainer", "train"]
+__all__ = ["Observer", "Progress", "State", "Trainer", "train"]
 
 #: Passes of a run after which a block's empty kernels are put elsewhere, at most: those that keep
 #: running empty are not needed.
@@ -78,8 +78,31 @@ class State:
         return float(self.scores[self.best_iter - 1]) if early_stopping else self.objective
 
 
-#: Sees a state after every pass, of EM or discriminative; True asks for the training to stop.
-Observer = Callable[[Any], bool]
+class Progress(Protocol):
+    """What every state of a training has, after a pass of EM or a discriminative one.
+
+    start : which of several starts it began from
+    iteration : passes that were made, of its kind
+    objective : log p(X|C), or sum_n log p(c_n|x_n) in discriminative passes
+    score : validation accuracy, if anything is validated
+    """
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def model(self) -> Model: ...
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def objective(self) -> float: ...
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def discriminative(self) -> bool: ...
+
+
+#: Sees a state after every pass; True asks for the training to stop.
+Observer = Callable[[Progress], bool]
 
 
 @dataclass(frozen=True)
@@ -183,8 +206,12 @@ def _start_model(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, i:
     generators = [
         np.random.default_rng([plan.seed, 2, i, int(features.min())]) for features in plan.blocks
     ]
-    lots = generators if plan.start.is_random else [None] * len(generators)
-    views = look(source, coordinates, plan.n_components, lots)
+    if all(part.complete for part in plan.fixed):  # nothing is left to be made from samples
+        nobody = np.zeros(0, dtype=np.intp)
+        views = [View(np.empty((0, 0)), nobody, len(classes), frame) for frame in coordinates]
+    else:
+        lots = generators if plan.start.is_random else [None] * len(generators)
+        views = look(source, coordinates, plan.n_components, lots)
     rows = list(
         zip(views, plan.n_components, plan.fixed, plan.regularisers, generators, strict=True)
     )

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from pskem.model import Model
 from pskem.training._callbacks import FitTask, caller_depth
 from pskem.training._diagnostics import troubles, verdict
-from pskem.training._loop import State
+from pskem.training._loop import Progress, State
 from pskem.training._planning import Data, Plan, Samples
 from pskem.training._progress import PassBar
 from pskem.training._refining import Refined
@@ -27,9 +28,9 @@ class Observers:
     """All who see the passes of a fit, and hear of its end."""
 
     def __init__(
-        self, estimator: Any, plan: Plan, samples: Samples, y: Any, watch: Watcher | None
+        self, estimator: BaseEstimator, plan: Plan, samples: Samples, y: Any, watch: Watcher | None
     ) -> None:
-        later, verbose = plan.refinement.passes, int(estimator.verbose)
+        later, verbose = plan.refinement.passes, plan.verbose
         self._estimator, self._plan, self._watch = estimator, plan, watch
         self._names = samples.feature_names
         self._task = FitTask(estimator, plan.max_iter * plan.n_init + later, samples.X, y)
@@ -38,7 +39,7 @@ class Observers:
             every = 10 if verbose == 1 else 1
             self._bar = PassBar(plan.max_iter, plan.n_init, len(plan.rows), every, later)
 
-    def __call__(self, state: State | Refined) -> bool:
+    def __call__(self, state: Progress) -> bool:
         """See a pass; True asks for the training to stop."""
         if self._bar is not None:
             self._bar(state)
@@ -61,7 +62,7 @@ class Observers:
 
 @contextmanager
 def observing(
-    estimator: Any, plan: Plan, samples: Samples, y: Any, watch: Watcher | None = None
+    estimator: BaseEstimator, plan: Plan, samples: Samples, y: Any, watch: Watcher | None = None
 ) -> Iterator[Observers]:
     """Observers of a fit, whose bar is closed also if the fit fails."""
     observers = Observers(estimator, plan, samples, y, watch)

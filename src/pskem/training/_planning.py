@@ -107,6 +107,7 @@ class Plan(NamedTuple):
     patience: int | None
     refinement: Refinement
     seed: int
+    verbose: int
     rows: NDArray[np.intp]
     held_out: NDArray[np.intp]
 
@@ -163,6 +164,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         patience=settings.n_iter_no_change,
         refinement=refinement,
         seed=seed,
+        verbose=settings.verbose,
         rows=rows,
         held_out=held_out,
     )
@@ -189,8 +191,9 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     if validation is not None:
         X_val, y_val = validation
         order = np.argsort(y_val, kind="stable")
+        X_val = X_val[order]
         pairs = zip(plan.blocks, coordinates, strict=True)
-        parts = [locate(X_val[order], *pair) for pair in pairs]
+        parts = [locate(X_val, *pair) for pair in pairs]
         bounds = np.searchsorted(y_val[order], np.arange(L + 1)).astype(np.intp)
         holdout = ArraySource(parts, bounds, parallel_map)
     watched = samples.validation is not None or plan.early_stopping

@@ -7,8 +7,7 @@ import sys
 import time
 from typing import TextIO
 
-from pskem.training._loop import State
-from pskem.training._refining import Refined
+from pskem.training._loop import Progress
 
 __all__ = ["PassBar"]
 
@@ -41,7 +40,7 @@ class PassBar:
         self.began = time.perf_counter()
         self.last = ""
 
-    def __call__(self, state: State | Refined) -> bool:
+    def __call__(self, state: Progress) -> bool:
         p = state.iteration
         self.last = self._line(state)
         if self.live:
@@ -53,7 +52,7 @@ class PassBar:
         self.stream.flush()
         return False
 
-    def _line(self, state: State | Refined) -> str:
+    def _line(self, state: Progress) -> str:
         p = state.iteration
         later = state.discriminative
         most = self.discriminative_iter if later else self.max_iter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -91,8 +91,12 @@ class Settings:
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Settings:
-        """From the parameters of an estimator; those that it does not have are as above."""
-        found = dict(parameters)
+        """From the parameters of an estimator; those that it does not have are as above.
+
+        Parameters that a subclass adds are its own business.
+        """
+        known = {field.name for field in fields(cls)} | {"covariance_type", "init"}
+        found = {name: value for name, value in parameters.items() if name in known}
         checks.check_choice("covariance_type", found["covariance_type"], list(STRUCTURES))
         checks.check_integer("n_init", found["n_init"], 1)
         checks.check_real("reg_covar", found["reg_covar"], 0.0)
@@ -101,7 +105,6 @@ class Settings:
         checks.check_n_jobs(found["n_jobs"])
         checks.check_integer("verbose", found["verbose"], 0, boolean=True)
         checks.check_boolean("warm_start", found["warm_start"])
-        del found["random_state"]
         found["structure"] = STRUCTURES[found.pop("covariance_type")]
         init = found.pop("init")
         found["given"] = init if isinstance(init, Start) else None

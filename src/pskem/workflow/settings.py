@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from pskem import checks
 from pskem.starts import STARTS, ClassKMeans, Uniform
 from pskem.training import Shrinkage
 
@@ -24,14 +27,28 @@ def classifier_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
     settings = {key: value for key, value in flat.items() if key not in START_SETTINGS}
     given = {key: flat[key] for key in START_SETTINGS if key in flat}
     if given:
+        checks.check_choice("init", settings.get("init", "class-kmeans"), list(STARTS))
         start: Any = STARTS[settings.get("init", "class-kmeans")]
+        own_mass, scale = given.get("own_mass", 1.0), given.get("init_scale", Uniform().scale)
+        checks.check_real("own_mass", own_mass, 0.0, 1.0)
+        checks.check_real("init_scale", scale, 0.0, strict=True)
+        low, high = _range(given.get("init_range", (Uniform().low, Uniform().high)))
         if "own_mass" in given and isinstance(start, ClassKMeans):
-            start = replace(start, own_mass=given["own_mass"])
+            start = replace(start, own_mass=own_mass)
         if isinstance(start, Uniform):
-            low, high = given.get("init_range", (start.low, start.high))
-            start = replace(start, low=low, high=high, scale=given.get("init_scale", start.scale))
+            start = Uniform(low, high, scale)
         settings["init"] = replace(start, reseed=given.get("reseed", True))
     if "shrinkage_target" in settings:
         target = settings.pop("shrinkage_target")
         settings["shrinkage"] = Shrinkage(settings.get("shrinkage", "auto"), target)
     return settings
+
+
+def _range(value: Any) -> tuple[float, float]:
+    """A pair (low, high) with low < high."""
+    ends = checks.numbers("init_range", value) if value is not None else np.empty(0)
+    if ends.shape != (2,) or not ends[0] < ends[1]:
+        raise ValueError(
+            f"init_range={value!r} must be a pair of numbers (low, high) with low < high."
+        )
+    return float(ends[0]), float(ends[1])

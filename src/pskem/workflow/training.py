@@ -15,7 +15,7 @@ from pskem.persistence import save
 from pskem.starts import Start
 from pskem.structures import FloatArray
 from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
-from pskem.training import deal_blocks, draw_seeds, split, suggest_n_components
+from pskem.training import Settings, deal_blocks, draw_seeds, split, suggest_n_components
 from pskem.workflow.task import Task
 
 __all__ = [
@@ -51,6 +51,11 @@ def complete(
         return model
     if category_floor is not None:
         model.set_params(reg_covar=category_floor)
+    if isinstance(model.init, Start):
+        raise TableError(
+            "init=Start(...) gives kernels for features in a fixed order, but categories get blocks"
+            " of their own. Use a start that makes kernels, or leave the categories out."
+        )
     numbers = np.setdiff1d(np.arange(X.shape[1]), np.concatenate(categories))
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     parts: list[NDArray[np.intp]] = []
@@ -74,7 +79,11 @@ def complete(
         n_blocks="auto",
         partition=blocks,
         n_components=[*kernels, *map(len, values)],
-        init=Start(means=[*[None] * len(parts), *values], otherwise=model.init),
+        init=Start(
+            means=[*[None] * len(parts), *values],
+            otherwise=model.init,
+            reseed=Settings.parse(model.get_params(deep=False)).reseed,
+        ),
     )
 
 

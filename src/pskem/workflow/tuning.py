@@ -10,8 +10,15 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pskem.estimators import SharedKernelClassifier
-from pskem.estimators._selection import Candidate, Fold, Trial, by_folds, make_candidates, search
+from pskem.estimators import (
+    Candidate,
+    Fold,
+    SharedKernelClassifier,
+    Trial,
+    by_folds,
+    make_candidates,
+    search,
+)
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
 from pskem.workflow.task import Task
