@@ -38,13 +38,14 @@ def planned(model, X, y, X_val=None, y_val=None):
     return make_plan(settings, samples, None, *draw_seeds(model.random_state)), samples
 
 
-def observed(plan, samples, parallel_map=serial_map):
+def observed(plan, samples):
     """The outcomes of a training, and the states of all passes in the order they were seen."""
-    data = arrange(plan, samples, parallel_map)
     seen = []
-    trainer, refiner = Trainer(plan, data, parallel_map), Refiner(plan, data, parallel_map)
-    run = train(trainer, samples.classes, samples.priors, seen.append)
-    return run, refine(refiner, run, seen.append), seen
+    with workers(1) as parallel_map:  # BLAS rounds by the number of its threads
+        data = arrange(plan, samples, parallel_map)
+        trainer, refiner = Trainer(plan, data, parallel_map), Refiner(plan, data, parallel_map)
+        run = train(trainer, samples.classes, samples.priors, seen.append)
+        return run, refine(refiner, run, seen.append), seen
 
 
 def outcomes(model, X, y, X_val=None, y_val=None):
