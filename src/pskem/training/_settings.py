@@ -108,7 +108,7 @@ class Settings:
         found["structure"] = STRUCTURES[found.pop("covariance_type")]
         init = found.pop("init")
         found["given"] = init if isinstance(init, Start) else None
-        found["start"] = _start("init", init.otherwise if isinstance(init, Start) else init)
+        found["start"] = _start(init.otherwise if isinstance(init, Start) else init)
         found["reseed"] = bool((found["given"] or found["start"]).reseed)
         found["shrinkage"] = as_shrinkage(found["shrinkage"])
         found["verbose"] = int(found["verbose"])
@@ -138,13 +138,13 @@ def _parse_refinement(found: dict[str, Any]) -> None:
     checks.check_integer("n_iter_no_change", found["n_iter_no_change"], 1, none=True)
 
 
-def _start(name: str, value: Any) -> StartMethod:
+def _start(value: Any) -> StartMethod:
     """A start from its name, or as it is."""
     if isinstance(value, tuple(map(type, STARTS.values()))):
         return cast(StartMethod, value)
     if not isinstance(value, str) or value not in STARTS:
         raise ValueError(
-            f"{name}={value!r} is not known. Accepted: {', '.join(map(repr, STARTS))}, or a value"
+            f"init={value!r} is not known. Accepted: {', '.join(map(repr, STARTS))}, or a value"
             " of pskem.starts such as ClassKMeans(own_mass=0.9) or Start(means=...)."
         )
     return STARTS[value]
