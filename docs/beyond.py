@@ -1,8 +1,8 @@
 """Write the tables of docs/beyond.md and README.md from recorded runs.
 
 pskem reproduce report --out RESULTS
-python docs/beyond.py RESULTS      # copy the summary of RESULTS, then write
-python docs/beyond.py              # write the tables from the copy
+python -m docs.beyond RESULTS      # copy the summary of RESULTS, then write
+python -m docs.beyond              # write the tables from the copy
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import replication
-from replication import OURS, Point, fill, of, reported, spread, take
+from benchmarks.markdown import fill
+from docs.replication import OURS, Point, of, reported, spread, take
 
+from docs import replication
 from pskem.display import Table
 
 HERE = Path(__file__).parent

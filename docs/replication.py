@@ -1,18 +1,19 @@
 """Write the tables of docs/replication.md from recorded runs.
 
 pskem reproduce report --out RESULTS
-python docs/replication.py RESULTS      # copy the summary and the figures of RESULTS, then write
-python docs/replication.py              # write the tables from the copy
+python -m docs.replication RESULTS      # copy the summary and the figures of RESULTS, then write
+python -m docs.replication              # write the tables from the copy
 """
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+from benchmarks.markdown import fill
 
 from pskem.display import Table
 
@@ -231,19 +232,6 @@ def sections(points: list[Point]) -> dict[str, str]:
         "starts": starts(points),
         "runs": runs_made(points),
     }
-
-
-def fill(text: str, parts: dict[str, str]) -> str:
-    """The text with a table between each pair of markers."""
-
-    def place(match: re.Match[str]) -> str:
-        name = match["name"]
-        return f"<!-- {name}:begin -->\n{parts[name]}\n<!-- {name}:end -->"
-
-    names = "|".join(parts)
-    return re.sub(
-        rf"<!-- (?P<name>{names}):begin -->\n.*?<!-- (?P=name):end -->", place, text, flags=re.S
-    )
 
 
 def main() -> None:

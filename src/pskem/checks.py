@@ -11,20 +11,6 @@ from numpy.typing import NDArray
 
 from pskem.structures import FloatArray
 
-__all__ = [
-    "check_block_weights",
-    "check_boolean",
-    "check_choice",
-    "check_integer",
-    "check_labels",
-    "check_n_components",
-    "check_n_jobs",
-    "check_prior",
-    "check_real",
-    "check_shape",
-    "numbers",
-]
-
 
 def check_choice(name: str, value: Any, accepted: Sequence[str], none: bool = False) -> None:
     if none and value is None:
@@ -57,12 +43,7 @@ def check_n_jobs(value: Any) -> None:
 
 
 def check_integer(
-    name: str,
-    value: Any,
-    low: int,
-    none: bool = False,
-    boolean: bool = False,
-    auto: bool = False,
+    name: str, value: Any, low: int, none: bool = False, boolean: bool = False, auto: bool = False
 ) -> None:
     if (none and value is None) or (boolean and isinstance(value, bool)):
         return

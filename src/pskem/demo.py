@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
@@ -15,8 +14,6 @@ from pskem.display import KernelImagesDisplay, Page, Table, TraceDisplay, Weight
 from pskem.estimators import SharedKernelClassifier
 from pskem.evaluation import Evaluation, evaluate
 from pskem.starts import ClassKMeans
-
-__all__ = ["OURS", "Contestant", "Demo", "Entry", "compare", "contestants", "make_page"]
 
 OURS = "shared kernels"
 #: Principal components of the 64 pixels, the same for all.
@@ -48,6 +45,18 @@ class Entry(NamedTuple):
     log_loss: float | None
     seconds: float
 
+    @property
+    def row(self) -> tuple[str, ...]:
+        settings = [f"{name}={v}" for name, v in self.settings.items() if v is not None]
+        return (
+            self.name,
+            f"{100 * self.accuracy:.2f} %",
+            "-" if self.log_loss is None else f"{self.log_loss:.3f}",
+            f"{100 * self.validation:.2f} %",
+            f"{self.seconds:.1f}",
+            ", ".join(settings) or "-",
+        )
+
 
 class Demo(NamedTuple):
     """All entries, best first, our fitted pipeline and its evaluation on the test part."""
@@ -62,7 +71,7 @@ class Demo(NamedTuple):
     def table(self) -> Table:
         """The entries as texts."""
         headings = ("classifier", "accuracy", "log loss", "in validation", "seconds", "settings")
-        return Table(headings, [_row(entry) for entry in self.entries])
+        return Table(headings, [entry.row for entry in self.entries])
 
 
 def contestants() -> list[Contestant]:
@@ -94,6 +103,7 @@ def compare(observe: Callable[[Contestant], None] = lambda contestant: None) -> 
     """Choose each contestant's settings on the training part, then measure it on the test part."""
     from sklearn.datasets import load_digits
     from sklearn.decomposition import PCA
+    from sklearn.metrics import log_loss
     from sklearn.model_selection import GridSearchCV, train_test_split
 
     X, y = load_digits(return_X_y=True)
@@ -112,28 +122,17 @@ def compare(observe: Callable[[Contestant], None] = lambda contestant: None) -> 
             warnings.simplefilter("ignore", ConvergenceWarning)
             search.fit(X_train, y_train)
         seconds = time.perf_counter() - start
-        entries.append(_entry(contestant, search, X_test, y_test, seconds))
         fitted[contestant.name] = search.best_estimator_
+        chosen = {name.removeprefix("classifier__"): v for name, v in search.best_params_.items()}
+        loss = None
+        if hasattr(search, "predict_proba"):
+            loss = float(log_loss(y_test, search.predict_proba(X_test)))
+        scores = float(search.best_score_), float(search.score(X_test, y_test))
+        entries.append(Entry(contestant.name, chosen, *scores, loss, seconds))
     pipeline = fitted[OURS]
     evaluation = evaluate(y_test, pipeline.predict_proba(X_test), list(map(str, range(10))))
     entries.sort(key=lambda entry: entry.accuracy, reverse=True)
     return Demo(entries, pipeline, evaluation, len(y_train), len(y_test))
-
-
-def _entry(
-    contestant: Contestant, search: Any, X: NDArray[Any], y: NDArray[Any], seconds: float
-) -> Entry:
-    from sklearn.metrics import log_loss
-
-    has_probabilities = hasattr(search, "predict_proba")
-    return Entry(
-        contestant.name,
-        {name.removeprefix("classifier__"): v for name, v in search.best_params_.items()},
-        float(search.best_score_),
-        float(search.score(X, y)),
-        float(log_loss(y, search.predict_proba(X))) if has_probabilities else None,
-        seconds,
-    )
 
 
 def make_page(demo: Demo) -> Page:
@@ -176,15 +175,3 @@ def make_page(demo: Demo) -> Page:
         f" {demo.evaluation.brier:.3f}."
     )
     return page
-
-
-def _row(entry: Entry) -> tuple[str, ...]:
-    settings = ", ".join(f"{name}={v}" for name, v in entry.settings.items() if v is not None)
-    return (
-        entry.name,
-        f"{100 * entry.accuracy:.2f} %",
-        "-" if entry.log_loss is None else f"{entry.log_loss:.3f}",
-        f"{100 * entry.validation:.2f} %",
-        f"{entry.seconds:.1f}",
-        settings or "-",
-    )

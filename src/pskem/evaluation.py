@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ClassScores", "Evaluation", "calibration_error", "evaluate"]
-
-FloatArray = NDArray[np.floating]
+from pskem.structures import FloatArray
 
 #: Bins of confidence for the calibration error.
 BINS = 15

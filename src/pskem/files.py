@@ -6,10 +6,9 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
-
-__all__ = ["atomic_write", "check_kind", "check_place", "replacing"]
 
 
 def check_place(path: Any) -> None:
@@ -41,9 +40,10 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     """
     target = Path(path).resolve()  # what a link leads to, not the link
     check_place(target)
+    mine = partial(os.open, mode=0o600)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:  # a signal may come as soon as there is something to remove
-        with open(temporary, mode.replace("w", "x"), opener=_for_me_alone, **options) as stream:
+        with open(temporary, mode.replace("w", "x"), opener=mine, **options) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -58,10 +58,6 @@ def atomic_write(path: Any, content: bytes) -> None:
     """Write a file that appears whole or not at all."""
     with replacing(path) as stream:
         stream.write(content)
-
-
-def _for_me_alone(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _umask() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import log
@@ -27,7 +27,7 @@ from pskem.engine import (
 )
 from pskem.structures import STRUCTURES, FloatArray, Structure, marginal
 
-__all__ = ["HELD", "Block", "Criteria", "Model", "shared_proportion"]
+__all__ = ["HELD", "Block", "InformationCriteria", "Model", "shared_proportion"]
 
 #: A class holds a kernel if its weight is at least this: the paper's threshold.
 HELD = 0.01
@@ -158,7 +158,7 @@ class Block:
         )
 
 
-class Criteria(NamedTuple):
+class InformationCriteria(NamedTuple):
     """Akaike's and the Bayesian information criterion; lower is better."""
 
     aic: float
@@ -220,7 +220,18 @@ class Model:
     def with_kernels(self, kernels: Iterable[Kernels]) -> Model:
         """The same model with other kernels, in standardised coordinates."""
         pairs = zip(self.blocks, kernels, strict=True)
-        return replace(self, blocks=tuple(block.with_kernels(k) for block, k in pairs))
+        other = object.__new__(Model)
+        vars(other).update(vars(self), blocks=tuple(block.with_kernels(k) for block, k in pairs))
+        return other
+
+    def same_kernels(self, other: Model) -> bool:
+        """Whether another model, with as many blocks, has the same kernels of the same features."""
+        pairs = zip(self.blocks, other.blocks, strict=True)
+        return all(
+            np.array_equal(one, two)
+            for a, b in pairs
+            for one, two in zip((a.features, *a.kernels), (b.features, *b.kernels), strict=True)
+        )
 
     def joint(self, log_q: FloatArray) -> FloatArray:
         """log p(c=j) + sum_r beta_r log q_rj, (n, L), from log q (n, R, L)."""
@@ -228,17 +239,26 @@ class Model:
 
     def log_likelihood(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
         """log q_rj(x_n): (N, R, L), the summands of Pulford (2022), eq. (skemp)."""
-        prepared = [block.prepared(X.dtype) for block in self.blocks]
         result = np.empty((len(X), len(self.blocks), len(self.classes)))
 
-        def fill(task: tuple[int, int]) -> None:
-            r, low = task
-            rows = slice(low, low + CHUNK)
-            log_densities = self.blocks[r].log_densities(prepared[r], X[rows])
+        def see(r: int, rows: slice, log_densities: FloatArray) -> None:
             result[rows, r] = mix(log_densities, self.blocks[r].weights).T
 
-        parallel_map(fill, product(range(len(self.blocks)), range(0, len(X), CHUNK)))
+        self._show(X, see, parallel_map)
         return result
+
+    def _show(
+        self, X: FloatArray, see: Callable[[int, slice, FloatArray], None], parallel_map: Mapper
+    ) -> None:
+        """Show log N(x_n; mu_k, P_k), (K, n), of each block and some rows of X at a time."""
+        prepared = [block.prepared(X.dtype) for block in self.blocks]
+
+        def show(r: int, low: int) -> None:
+            rows = slice(low, low + CHUNK)
+            see(r, rows, self.blocks[r].log_densities(prepared[r], X[rows]))
+
+        tasks = product(range(len(self.blocks)), range(0, len(X), CHUNK))
+        parallel_map(show, *zip(*tasks, strict=True))
 
     def log_posterior(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
         """log p(c=j|x_n): (N, L)."""
@@ -264,13 +284,10 @@ class Model:
         E-step's responsibilities over the posterior of the class. With the indicator of a known
         class as the posterior it is the E-step's own.
         """
-        prepared = [block.prepared(X.dtype) for block in self.blocks]
-        result = [np.zeros((len(X), len(block.means))) for block in self.blocks]
+        sizes = [len(block.kernels.means) for block in self.blocks]
+        result: list[FloatArray] = [np.zeros((len(X), K)) for K in sizes]
 
-        def fill(task: tuple[int, int]) -> None:
-            r, low = task
-            rows = slice(low, low + CHUNK)
-            log_densities = self.blocks[r].log_densities(prepared[r], X[rows])  # (K, n)
+        def see(r: int, rows: slice, log_densities: FloatArray) -> None:
             with np.errstate(divide="ignore"):
                 log_weights = np.log(self.blocks[r].weights)
             for log_weight, posterior in zip(log_weights, class_posterior[rows].T, strict=True):
@@ -278,8 +295,8 @@ class Model:
                 softmax_in_place(terms)
                 result[r][rows] += (posterior * terms).T
 
-        parallel_map(fill, product(range(len(self.blocks)), range(0, len(X), CHUNK)))
-        return list(result)
+        self._show(X, see, parallel_map)
+        return result
 
     def marginal(self, features: Sequence[int] | NDArray[np.intp]) -> Model:
         """The model of some features alone, by their columns in X; the others are integrated out.
@@ -309,10 +326,11 @@ class Model:
             chosen.append(z)
         return X, np.stack(chosen, axis=1)
 
-    def criteria(self, log_likelihood: float, n_samples: int) -> Criteria:
+    def criteria(self, log_likelihood: float, n_samples: int) -> InformationCriteria:
         """Information criteria, from log p(X|C) of so many samples."""
         p = self.n_parameters
-        return Criteria(2.0 * p - 2.0 * log_likelihood, p * log(n_samples) - 2.0 * log_likelihood)
+        lost = -2.0 * log_likelihood
+        return InformationCriteria(2.0 * p + lost, p * log(n_samples) + lost)
 
     def count_at_floor(self, floor: float) -> int:
         """Kernels whose smallest variance, relative to that of the data, is the floor."""

@@ -246,5 +246,5 @@ def test_warm_start_keeps_the_blocks(shuffled_groups, rng):
     ).fit(X, y)
     model.fit(X[:, [0, 2, 1, 3]], y)  # of which other blocks would be made
     assert [block.features.tolist() for block in model.blocks_] == [[0, 2], [1, 3]]
-    with pytest.raises(ValueError, match="warm_start=True needs the blocks of the last fit"):
+    with pytest.raises(ValueError, match="number of blocks of the last fit, 2, not 3"):
         model.set_params(n_blocks=3).fit(X, y)

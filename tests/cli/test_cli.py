@@ -91,6 +91,16 @@ def test_fit_prints_a_summary_and_saves_a_model_that_does_as_it_says(iris_folder
     assert right * 100 == pytest.approx(n, abs=0.1)
 
 
+def test_the_seed_is_also_that_of_independent_components(iris_folder):
+    def unmixing(seed):
+        assert run(["fit", "train.csv", "-t", "species", "--ica", "--seed", seed, "-q"]) == 0
+        return pskem.load("train.pskem").named_steps["ica"].components_
+
+    first, same, other = map(unmixing, ("0", "0", "1"))
+    assert np.array_equal(first, same)
+    assert not np.allclose(first, other)
+
+
 def test_fit_takes_the_parameters(iris_folder, capsys):
     options = ["--covariance-type", "tied", "-k", "4,5", "--n-blocks", "2", "--priors", "uniform"]
     options += ["--init", "random", "--init-range", "-1", "1", "--seed", "7", "--max-iter", "9"]

@@ -2,7 +2,6 @@
 
 import importlib
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +26,8 @@ def writer(monkeypatch):
     """Import what writes the tables of a page."""
     if not DOCS.exists():
         pytest.skip("the documents are not beside the tests")
-    monkeypatch.syspath_prepend(str(DOCS))
-    yield importlib.import_module
-    for name in ("replication", "beyond", "independence"):
-        sys.modules.pop(name, None)
+    monkeypatch.syspath_prepend(str(DOCS.parent))
+    return lambda name: importlib.import_module(f"docs.{name}")
 
 
 @pytest.mark.parametrize(("name", "page"), PAGES)

@@ -17,12 +17,12 @@ from pskem.engine import (
     ArraySource,
     Batch,
     Contrast,
-    Criterion,
+    DecisionRule,
     Kernels,
     Summarise,
     Summary,
-    _statistics,
-    contrast,
+    _targets,
+    assess,
     discriminative_pass,
     prepare,
     serial_map,
@@ -59,7 +59,7 @@ def as_source(parts, labels, L):
 
 def passes(structure, source, kernels, floors, criterion):
     """The step of the kernels themselves, and that after each pass."""
-    step = contrast(structure, source, kernels, criterion, serial_map)
+    step = assess(structure, source, kernels, criterion, serial_map)
     while step is not None:
         yield step
         step = discriminative_pass(structure, source, step, floors, criterion, serial_map)
@@ -85,7 +85,7 @@ class Problem:
             )
             for pi in (weights, np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]]))
         ]
-        self.criterion = Criterion(np.log([0.2, 0.5, 0.3]), np.array([0.7, 1.6]))
+        self.criterion = DecisionRule(np.log([0.2, 0.5, 0.3]), np.array([0.7, 1.6]))
 
     def dense(self, theta):
         return self.structure.storage.dense(theta.covariances, *theta.means.shape)
@@ -194,7 +194,7 @@ def test_statistics_do_not_depend_on_how_a_batch_is_cut(rng, monkeypatch, covari
     """Tiles of 32 samples, the smallest there are, against one of all 150."""
     problem = Problem(rng, covariance_type, CONSTRAINED, n=50)
     prepared, whole = problem.found([])
-    monkeypatch.setattr(_statistics, "TILE_NUMBERS", 1)
+    monkeypatch.setattr(_targets, "TILE_NUMBERS", 1)
     tiles = list(Contrast(problem.criterion).tiles(problem.source.bounds, prepared))
     assert [tile.stop - tile.start for tile in tiles] == [32, 32, 32, 32, 22]
     _, pieces = problem.found([])
@@ -264,7 +264,7 @@ def test_a_step_is_extended_baum_welch_written_out(rng, covariance_type):
     prepared, found = problem.found()
     theta = problem.kernels[0]
     step = 50.0  # so large that no variance comes near a tenth of what it was
-    after = update(prepared[0], found.blocks[0], step, 1e-10)
+    after = update(step, prepared[0], found.blocks[0], 1e-10)
     X = problem.X[0]
     # The difference of responsibilities, (N, K), from the definition.
     joint = reference_log_densities(X, theta.means, problem.dense(theta))[:, None] + np.log(
@@ -299,7 +299,7 @@ def test_weights_maximise_their_bound(rng):
     problem = Problem(rng, n=15)
     prepared, found = problem.found()
     block, theta = found.blocks[0], problem.kernels[0]
-    kernels = update(prepared[0], block, 2.0, 1e-10)
+    kernels = update(2.0, prepared[0], block, 1e-10)
     for j in range(3):
         slope = block.lost[j] / theta.weights[j]
 
@@ -320,7 +320,7 @@ def test_variances_do_not_fall_below_a_tenth(rng):
         prepared, found = problem.found()
         theta = problem.kernels[0]
         # A step so small that the plain update has no positive definite covariance.
-        after = update(prepared[0], found.blocks[0], 1e-3, 1e-10)
+        after = update(1e-3, prepared[0], found.blocks[0], 1e-10)
         for P, before in zip(after.covariances, theta.covariances, strict=True):
             least.append(np.linalg.eigvals(np.linalg.solve(before, P)).real.min())
         assert np.abs(after.means - theta.means).max() > 1e-3
@@ -385,7 +385,7 @@ def test_one_kernel_per_class_comes_to_logistic_regression(rng, covariance_type,
         as_source([X], labels, L),
         [start],
         [1e-10],
-        Criterion(np.full(L, -np.log(L)), np.ones(1)),
+        DecisionRule(np.full(L, -np.log(L)), np.ones(1)),
     )
     trace = np.array([step.criterion for step in islice(steps, 200)]) / len(X)
     assert trace.max() <= optimum + 1e-9

@@ -311,7 +311,7 @@ def test_kernels_one_by_one_are_the_products_with_phi(rng, dtype):
     full.features(full.natural(np.zeros((1, 50)), np.eye(50)[None]), X, phi)
     theta = rng.standard_normal((3, len(phi))).astype(dtype)
     W = rng.random((3, 30)).astype(dtype)
-    forms = full.one_by_one
+    forms = full.without_phi
     values = np.empty((3, 30), dtype=dtype)
     forms.evaluate(theta, X, values)
     tolerance = 1e-12 if dtype == np.float64 else 2e-4

@@ -15,7 +15,7 @@ from pskem.engine import (
     ArraySource,
     Batch,
     Contrast,
-    Criterion,
+    DecisionRule,
     Gathered,
     Kernels,
     OwnClass,
@@ -23,6 +23,7 @@ from pskem.engine import (
     canonical_order,
     measure,
     prepare,
+    representative,
     serial_map,
     workers,
 )
@@ -32,8 +33,8 @@ from reference import COVARIANCE_TYPES, of_type, random_covariances
 
 DOUBLE = np.dtype(np.float64)
 CRITERIA = {
-    "all": Criterion(np.log([0.2, 0.5, 0.3]), np.array([0.7, 1.6])),
-    "one class without prior": Criterion(np.array([0.0, -np.inf, -1.0]), np.array([0.7, 1.6])),
+    "all": DecisionRule(np.log([0.2, 0.5, 0.3]), np.array([0.7, 1.6])),
+    "one class without prior": DecisionRule(np.array([0.0, -np.inf, -1.0]), np.array([0.7, 1.6])),
 }
 TARGETS = {"own class": OwnClass(), **{f"contrast, {k}": Contrast(v) for k, v in CRITERIA.items()}}
 
@@ -132,8 +133,8 @@ def test_a_fold_visits_every_sample_once_and_in_order(rng, threads):
     np.testing.assert_array_equal(places, np.arange(50_009))
 
 
-def backwards(function, items):
-    return [function(item) for item in list(items)[::-1]][::-1]
+def backwards(function, *iterables):
+    return [function(*task) for task in list(zip(*iterables, strict=True))[::-1]][::-1]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -303,7 +304,7 @@ def test_a_constant_feature_is_shifted_to_zero_exactly(n):
 
 
 @pytest.mark.parametrize(
-    "target", [OwnClass(), Contrast(Criterion(np.log([0.5, 0.5]), np.ones(1)))]
+    "target", [OwnClass(), Contrast(DecisionRule(np.log([0.5, 0.5]), np.ones(1)))]
 )
 def test_a_batch_without_samples_adds_nothing(rng, target):
     kernels = Kernels(
@@ -347,9 +348,9 @@ def test_blocks_that_nothing_couples_are_summed_up_apart(rng):
     prepared = tuple(prepare(STRUCTURES["full"], k, np.dtype(np.float64)) for k in kernels)
     seen = []
 
-    def recorded(function, items):
-        seen.append(list(items))
-        return [function(item) for item in seen[-1]]
+    def recorded(function, *iterables):
+        seen.append(list(zip(*iterables, strict=True)))
+        return [function(*task) for task in seen[-1]]
 
     source = ArraySource(parts, np.array([0, 100, 300]), recorded)
     found = source.fold(Summarise(prepared, OwnClass()))
@@ -359,5 +360,12 @@ def test_blocks_that_nothing_couples_are_summed_up_apart(rng):
         for a, b in zip(one, other, strict=True):
             np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(found.value, whole.value)
-    source.fold(Summarise(prepared, Contrast(Criterion(np.log([0.5, 0.5]), np.ones(2)))))
+    source.fold(Summarise(prepared, Contrast(DecisionRule(np.log([0.5, 0.5]), np.ones(2)))))
     assert len(seen[1]) == 1  # a contrast couples the blocks
+
+
+def test_representative_samples_are_evenly_spread():
+    np.testing.assert_array_equal(representative(np.arange(7), 20_000), np.arange(7))
+    rows = representative(np.arange(60_000), 20_000)
+    assert len(np.unique(rows)) == 20_000
+    assert set(np.diff(rows)) <= {2, 3, 4}

@@ -25,9 +25,12 @@ def test_warm_start_goes_on(labelled):
     [
         ({"n_components": 7}, r"n_components of the last fit, \[5, 5\], not \[7, 7\]"),
         ({"covariance_type": "diag"}, "covariance_type of the last fit, 'full', not 'diag'"),
-        ({"n_blocks": 1}, r"blocks of the last fit, \[\[0, 1, 2\], \[3, 4\]\], not"),
-        ({"partition": "interleaved"}, "blocks of the last fit"),
-        ({"partition": "random", "n_blocks": 3}, "blocks of the last fit"),
+        ({"n_blocks": 1}, "number of blocks of the last fit, 2, not 1"),
+        (
+            {"partition": "interleaved"},
+            r"the blocks of the last fit, \[\[0, 1, 2\],",
+        ),
+        ({"partition": "random", "n_blocks": 3}, "number of blocks of the last fit, 2, not 3"),
     ],
 )
 def test_warm_start_with_other_settings_is_refused(fitted, labelled, change, message):

@@ -121,7 +121,7 @@ FORGERIES = {
     "a type of numbers": {"type": "eval"},
     "a type of dates": {"dtype": "<M8[D]"},
     "a type of records": {"dtype": "f8,O"},
-    "a block of parts": {"block": {"features": 1}},
+    "a block of parts": {"Block": {"features": 1}},
     "a cache of pickles": {"estimator": "Pipeline", "state": {"steps": [], "memory": "/tmp"}},
     "objects of a wrong shape": {"objects": [1, 2], "shape": [3]},
     "a state that is a list": {"estimator": "PCA", "state": [1]},

@@ -40,7 +40,7 @@ def started(X, y, K, start, covariance_type="full", fixed=Fixed(), seed=0):  # n
     source = source.standardise(coordinates)
     rng = np.random.default_rng(seed)
     (view,) = look(source, coordinates, [K], [rng if method.is_random else None])
-    kernels = initialise(structure, view, K, method, fixed, 1e-6, rng)
+    kernels = initialise(structure, method, 1e-6, view, K, fixed, rng)
     return kernels, Seen(source.X[0].T, y[order], coordinates[0])
 
 

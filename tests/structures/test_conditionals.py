@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from pskem.engine import Kernels, prepare
-from pskem.structures import STRUCTURES, Gaussians, marginal
+from pskem.structures import STRUCTURES, Gaussians, conditional, marginal
 from reference import COVARIANCE_TYPES, of_type, random_covariances
 
 DOUBLE = np.dtype(np.float64)
@@ -72,7 +72,7 @@ def test_the_joint_density_is_the_marginal_times_the_conditional(rng, covariance
     kernels, dense = random_kernels(rng, covariance_type, len(observed))
     means, covariances = marginal(structure, kernels, observed)
     compact = structure.storage.dense(covariances, *means.shape)
-    found = structure.conditional(kernels, observed)
+    found = conditional(structure, kernels, observed)
     for k in range(K):
         for x in 3.0 * rng.standard_normal((20, len(observed))):
             seen, missing = x[observed], x[~observed]
@@ -89,7 +89,7 @@ def test_the_conditional_is_that_of_the_precision_matrix(rng, covariance_type, o
     """The missing features given the others have the precision L_QQ, with L = P^-1."""
     structure = STRUCTURES[covariance_type]
     kernels, dense = random_kernels(rng, covariance_type, len(observed))
-    found = structure.conditional(kernels, observed)
+    found = conditional(structure, kernels, observed)
     p, q = int(observed.sum()), int((~observed).sum())
     assert found.slope.shape == (K, q, p)
     assert found.offset.shape == (K, q)
@@ -111,7 +111,7 @@ def test_the_conditional_is_that_of_the_precision_matrix(rng, covariance_type, o
 @types
 def test_without_observed_features_the_conditional_is_the_kernel(rng, covariance_type):
     kernels, dense = random_kernels(rng, covariance_type, 3)
-    found = STRUCTURES[covariance_type].conditional(kernels, np.zeros(3, dtype=bool))
+    found = conditional(STRUCTURES[covariance_type], kernels, np.zeros(3, dtype=bool))
     assert found.slope.shape == (K, 3, 0)
     np.testing.assert_allclose(found.offset, kernels.means, rtol=1e-14)
     np.testing.assert_allclose(found.covariances, dense, rtol=1e-14)
@@ -120,7 +120,7 @@ def test_without_observed_features_the_conditional_is_the_kernel(rng, covariance
 @types
 def test_without_missing_features_there_is_nothing_to_say(rng, covariance_type):
     kernels, _ = random_kernels(rng, covariance_type, 3)
-    found = STRUCTURES[covariance_type].conditional(kernels, np.ones(3, dtype=bool))
+    found = conditional(STRUCTURES[covariance_type], kernels, np.ones(3, dtype=bool))
     assert found.slope.shape == (K, 0, 3)
     assert found.offset.shape == (K, 0)
     assert found.covariances.shape == (K, 0, 0)
@@ -142,7 +142,7 @@ def test_a_structure_is_a_frozen_value_that_pickles(rng, covariance_type):
         np.testing.assert_array_equal(ours, theirs)
     observed = np.array([True, False, True])
     pairs = zip(
-        copy.conditional(kernels, observed), structure.conditional(kernels, observed), strict=True
+        conditional(copy, kernels, observed), conditional(structure, kernels, observed), strict=True
     )
     for ours, theirs in pairs:
         np.testing.assert_array_equal(ours, theirs)

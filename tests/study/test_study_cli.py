@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from pskem.cli.app import run
-from pskem.cli.run_studies import _spoken
-from pskem.study import LEGEND
+from pskem.study import LEGEND, conduct, load_study
+from pskem.study.runner import in_words
 
 pytestmark = pytest.mark.plumbing
 
@@ -121,6 +121,29 @@ def test_a_study_of_ones_own(folder, capsys):
     assert rows() == before
     assert (results / "flowers.svg").read_bytes() == picture
     assert (results / "report.html").read_text() == page
+
+
+def test_a_study_in_python(folder):
+    study = load_study("flowers.toml")
+    seen = []
+    session = conduct([study], "out", runs=1, only=["others"], jobs=1, observe=seen.append)
+    assert (session.outcome.performed, session.outcome.failures) == (2, [])
+    assert seen[-1].text == "2 of 2 runs, 0 s left, done"
+    ((same, points),) = session.points
+    assert same.name == "flowers"
+    assert [point.entry.label["method"] for point in points] == ["lda", "knn, n_neighbors=5"]
+    assert session.written.page == Path("out/report.html")
+    report = conduct([], "out")
+    assert report.outcome is None
+    assert [len(group) for _, group in report.points] == [2]
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        conduct([study], "out", runs=1, jobs=1, observe=interrupt)
+    (note,) = stopped.value.__notes__
+    assert note.startswith("Stopped: 2 of 6 runs are kept in out/runs.sqlite")
 
 
 def test_the_report_needs_the_file_alone(folder, capsys):
@@ -267,7 +290,7 @@ def test_nothing_is_run_before_it_is_named(tmp_path, monkeypatch, capsys):
         (["reproduce", "digits", "--jobs", "0"], 2, "--jobs"),
         (["study", "none.toml"], 1, "none.toml cannot be read: No such file"),
         (["reproduce", "report", "--runs", "3"], 2, "leave --runs out"),
-        (["study", "flowers.toml", "--out", "train.csv/x"], 2, "cannot be made: Not a directory"),
+        (["study", "flowers.toml", "--out", "train.csv/x"], 1, "cannot be made: Not a directory"),
         (["study"], 2, "Missing argument 'DEFINITION'"),
         (["study", "flowers.toml", "--out", "train.csv"], 2, "train.csv"),
     ],
@@ -306,7 +329,7 @@ def test_data_sets_that_are_not_there_do_not_stop_the_others(folder, capsys, mon
 
 
 def test_lengths_of_time_are_for_people():
-    assert [_spoken(s) for s in (5.4, 89, 90, 3600, 5400, 9000)] == [
+    assert [in_words(s) for s in (5.4, 89, 90, 3600, 5400, 9000)] == [
         "5 s",
         "89 s",
         "2 min",

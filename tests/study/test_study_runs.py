@@ -229,7 +229,7 @@ def test_both_models_of_the_mda_study_start_from_the_same_kernels(rng):
     (view,) = look(source.standardise(coordinates), coordinates, [5], [None])
     full, tied = (
         initialise(
-            STRUCTURES[kind], view, 5, STARTS["random"], Fixed(), 1e-6, np.random.default_rng(3)
+            STRUCTURES[kind], STARTS["random"], 1e-6, view, 5, Fixed(), np.random.default_rng(3)
         )
         for kind in ("full", "tied")
     )

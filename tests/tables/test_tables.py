@@ -190,7 +190,7 @@ def test_semicolons_and_decimal_commas_are_told_from_the_file(tmp_path):
 @pytest.mark.parametrize("name", ["o.csv", "o.tsv", "o.parquet"])
 def test_written_parts_can_be_read_again(frame, tmp_path, name):
     path = str(tmp_path / name)
-    assert write_parts(iter([frame, frame]), path) == 8
+    write_parts(iter([frame, frame]), path)
     expected = pd.concat([frame, frame], ignore_index=True)
     assert cells(read_table(path)) == cells(expected)
 

@@ -409,7 +409,7 @@ def test_resumed_refinement_is_undisturbed_refinement(
         refiner = Refiner(plan, arrange(plan, samples, parallel_map), parallel_map)
         last = finish(refiner, kept)
         if last.best_iter:  # block weights are those of the model that is kept
-            last = dataclasses.replace(last, best=refiner.weighed(last.best))
+            last = last._replace(best=refiner.weighed(last.best))
     assert_same_bits(last, refined)
     with pytest.raises(AssertionError):
         assert_same_bits(kept.model, refined.model)

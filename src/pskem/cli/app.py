@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from pskem.cli.console import complain
+from pskem.cli.console import remark
 from pskem.cli.datasets import datasets
 from pskem.cli.demo import demo
 from pskem.cli.evaluate import evaluate
 from pskem.cli.fit import fit
 from pskem.cli.inspect import inspect
-from pskem.cli.options import debug_option
 from pskem.cli.predict import predict
 from pskem.cli.reproduce import reproduce
 from pskem.cli.study import study
@@ -23,21 +22,16 @@ from pskem.cli.tune import tune
 from pskem.cli.wording import in_options
 from pskem.version import __version__
 
-__all__ = ["run"]
-
 #: Exit code of an interrupted program, by convention of shells.
 INTERRUPTED = 130
-FOR_PROGRAMMERS = (
-    DeprecationWarning,
-    FutureWarning,
-    PendingDeprecationWarning,
-    ResourceWarning,
-)
+FOR_PROGRAMMERS = (DeprecationWarning, FutureWarning, PendingDeprecationWarning, ResourceWarning)
+DEBUG = "Show the traceback of an error."
+#: All options show their defaults.
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="pskem")
-@debug_option
 def pskem() -> None:
     """Train, tune, apply and inspect shared kernel classifiers.
 
@@ -55,6 +49,9 @@ def pskem() -> None:
 
 for command in (demo, fit, tune, predict, evaluate, inspect, datasets, reproduce, study):
     pskem.add_command(command)
+for command in (pskem, *pskem.commands.values(), *datasets.commands.values()):
+    if command is not datasets:  # only for the help: run looks for --debug itself
+        click.option("--debug", is_flag=True, expose_value=False, help=DEBUG)(command)
 
 
 def run(arguments: list[str]) -> int:
@@ -66,7 +63,7 @@ def run(arguments: list[str]) -> int:
             command = command.commands.get(argument, command)
 
     def show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
-        complain(f"Warning: {in_options(' '.join(str(message).split()), command)}")
+        remark(f"Warning: {in_options(' '.join(str(message).split()), command)}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
@@ -79,7 +76,7 @@ def run(arguments: list[str]) -> int:
         except Exception as error:
             if debug:
                 raise
-            complain(f"Error: {in_options(_one_line(error), command)}")
+            remark(f"Error: {in_options(_one_line(error), command)}")
             return 1
 
 
@@ -97,10 +94,10 @@ def _guarded(arguments: list[str]) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" See {context.command_path} --help." if context is not None else ""
-        complain(f"Error: {' '.join(error.format_message().split())}{hint}")
+        remark(f"Error: {' '.join(error.format_message().split())}{hint}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        complain("Interrupted.")
+        remark("Interrupted.")
         return INTERRUPTED
     except SystemExit as stop:  # SIGTERM, or click's own end when nobody reads the output
         return int(stop.code or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any
@@ -13,18 +13,6 @@ from typing import Any
 import numpy as np
 
 from pskem.display import Table
-
-__all__ = [
-    "Tell",
-    "complain",
-    "facts",
-    "on_terminal",
-    "percent",
-    "print_json",
-    "progress",
-    "remark",
-    "show",
-]
 
 #: Line width without a terminal.
 UNLIMITED = 10_000
@@ -54,10 +42,6 @@ def on_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def complain(text: str) -> None:
-    print(_clean(text), file=sys.stderr)
-
-
 def _clean(text: Any) -> str:
     """Replace control characters, with which a file could take over a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
@@ -66,22 +50,26 @@ def _clean(text: Any) -> str:
 def remark(text: str, quiet: bool = False) -> None:
     """Print a remark on stderr."""
     if not quiet:
-        complain(text)
+        print(_clean(text), file=sys.stderr)
 
 
-def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Print pairs of names and values, one per line."""
+def facts(*pairs: tuple[str, Any]) -> None:
+    """Print names and values, one pair per line; those without a value are left out."""
     from rich.table import Table
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 2))
     for name, value in pairs:
-        grid.add_row(Text(_clean(name)), Text(_clean(value)))
+        if value is not None:
+            grid.add_row(Text(_clean(name)), Text(_clean(value)))
     _print(grid)
 
 
-def show(table: Table) -> None:
-    """Print a table, after an empty line."""
+def show(table: Table, as_json: bool = False) -> None:
+    """Print a table, after an empty line, or its rows as JSON."""
+    if as_json:
+        print_json(table.records())
+        return
     from rich import box
     from rich import table as rich_table
     from rich.text import Text

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from pskem.cli.console import on_terminal, print_json, show
-from pskem.cli.options import as_json, debug_option, home_option
+from pskem.cli.console import on_terminal, show
+from pskem.cli.options import as_json, home_option
 from pskem.display import Table
-
-__all__ = ["datasets"]
 
 
 @click.group(epilog="\b\nExamples:\n  pskem datasets list\n  pskem datasets fetch mnist rice")
@@ -21,7 +19,6 @@ def datasets() -> None:
 )
 @home_option
 @as_json
-@debug_option
 def list_(data_home: str | None, as_json: bool) -> None:
     """List the data sets, and whether they are on this machine."""
     from pskem.datasets import CATALOGUE, is_present
@@ -31,11 +28,7 @@ def list_(data_home: str | None, as_json: bool) -> None:
         (name, entry.shape, entry.size, "here" if is_present(name, data_home) else "to be fetched")
         for name, entry in CATALOGUE.items()
     ]
-    table = Table(["name", "shape", "download", "state"], rows, left=4)
-    if as_json:
-        print_json(table.records())
-    else:
-        show(table)
+    show(Table(["name", "shape", "download", "state"], rows, left=4), as_json)
 
 
 @datasets.command(
@@ -44,7 +37,6 @@ def list_(data_home: str | None, as_json: bool) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--all", "all_", is_flag=True, help="Download all data sets.")
 @home_option
-@debug_option
 def fetch(names: tuple[str, ...], all_: bool, data_home: str | None) -> None:
     """Download data sets to the data folder, unless they are there already."""
     from pskem.datasets import CATALOGUE
@@ -63,7 +55,6 @@ def fetch(names: tuple[str, ...], all_: bool, data_home: str | None) -> None:
 
 @datasets.command(epilog="\b\nExamples:\n  pskem datasets where")
 @home_option
-@debug_option
 def where(data_home: str | None) -> None:
     """Print the data folder."""
     from pskem.datasets import data_folder

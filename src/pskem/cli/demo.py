@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from pskem.cli.console import print_json, progress, show
-from pskem.cli.options import as_json, debug_option, quiet_option
-
-__all__ = ["demo"]
+from pskem.cli.options import as_json, quiet_option
 
 
 @click.command(epilog="\b\nExamples:\n  pskem demo\n  pskem demo -o digits.html")
@@ -16,12 +14,10 @@ __all__ = ["demo"]
     "--output",
     type=click.Path(dir_okay=False),
     default="pskem-demo.html",
-    show_default=True,
     help="Page to write.",
 )
 @quiet_option
 @as_json
-@debug_option
 def demo(output: str, quiet: bool, as_json: bool) -> None:
     """Compare pskem with LDA, QDA, kNN and RBF-SVM on handwritten digits.
 

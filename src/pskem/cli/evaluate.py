@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pskem.cli.console import facts, percent, print_json, remark, show
-from pskem.cli.options import (
-    as_json,
-    debug_option,
-    home_option,
-    model_argument,
-    subset_option,
-    target_option,
-)
+from pskem.cli.options import as_json, model_argument, set_options, target_option
 from pskem.display import Table
-
-__all__ = ["evaluate"]
 
 #: Classes of a confusion matrix that is printed, at most.
 MOST_CLASSES = 30
@@ -30,18 +23,9 @@ Examples:
 @model_argument
 @click.argument("data")
 @target_option
-@subset_option
-@home_option
+@set_options
 @as_json
-@debug_option
-def evaluate(
-    model: str,
-    data: str,
-    target: str | None,
-    subset: str | None,
-    data_home: str | None,
-    as_json: bool,
-) -> None:
+def evaluate(model: str, data: str, target: str | None, as_json: bool, **reading: Any) -> None:
     """Measure how well a model predicts the classes of DATA.
 
     Prints accuracy, balanced accuracy, log loss, Brier score, expected calibration error, precision
@@ -51,9 +35,8 @@ def evaluate(
     from pskem.workflow import Predictor
 
     predictor = Predictor.load(model)
-    labels, proba, n_without = predictor.judged(
-        data, target or predictor.target_for(data), subset, data_home
-    )
+    target = target or predictor.target_for(data)
+    labels, proba, n_without = predictor.judged(data, target, **reading)
     names = [str(name) for name in predictor.classes]
     result = judge(labels, proba, names)
     if as_json:
@@ -62,14 +45,12 @@ def evaluate(
     if n_without:
         remark(f"{n_without:,} row(s) without a class are left out.")
     facts(
-        [
-            ("rows", f"{result.n_samples:,}"),
-            ("accuracy", percent(result.accuracy)),
-            ("balanced accuracy", percent(result.balanced_accuracy)),
-            ("log loss", f"{result.log_loss:.4f}"),
-            ("Brier score", f"{result.brier:.4f}"),
-            ("calibration error (ECE)", percent(result.calibration_error)),
-        ]
+        ("rows", f"{result.n_samples:,}"),
+        ("accuracy", percent(result.accuracy)),
+        ("balanced accuracy", percent(result.balanced_accuracy)),
+        ("log loss", f"{result.log_loss:.4f}"),
+        ("Brier score", f"{result.brier:.4f}"),
+        ("calibration error (ECE)", percent(result.calibration_error)),
     )
     rows = [
         (c.name, percent(c.precision), percent(c.recall), percent(c.f1), c.support)

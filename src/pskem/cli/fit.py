@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,8 +10,6 @@ import click
 from pskem.cli.console import facts, on_terminal, print_json
 from pskem.cli.options import finite, learning_options, model_options
 from pskem.cli.task import read_task, training_facts
-
-__all__ = ["fit"]
 
 
 @click.command(
@@ -30,24 +27,16 @@ Examples:
     type=click.FloatRange(0.0, 0.9),
     callback=finite,
     default=0.1,
-    show_default=True,
     help="Fraction of the rows to hold out, to measure accuracy and, with --early-stopping, to"
     " choose the pass; 0 trains on all rows.",
 )
 @learning_options
 def fit(
     data: str,
-    target: str | None,
     output: str | None,
     overwrite: bool,
-    drop: Sequence[str],
-    categorical: Sequence[str],
-    pca: int | None,
-    ica: bool,
     validation_fraction: float,
     priors: str,
-    subset: str | None,
-    data_home: str | None,
     quiet: bool,
     as_json: bool,
     **parameters: Any,
@@ -62,19 +51,7 @@ def fit(
     from pskem.estimators import SharedKernelClassifier
     from pskem.workflow import classifier_settings, train
 
-    task, path = read_task(
-        data,
-        target,
-        output,
-        overwrite,
-        quiet,
-        drop=drop,
-        categorical=categorical,
-        pca=pca,
-        ica=ica,
-        subset=subset,
-        data_home=data_home,
-    )
+    task, path = read_task(data, output, overwrite, quiet, parameters)
     if parameters["early_stopping"] is None:
         parameters["early_stopping"] = "auto"
     decided: dict[str, Any] = {}
@@ -94,4 +71,4 @@ def fit(
     if as_json:
         print_json({**trained.summary(), "seconds": seconds, "model": str(path)})
     else:
-        facts([*training_facts(trained, seconds), ("saved", path)])
+        facts(*training_facts(trained, seconds), ("saved", path))

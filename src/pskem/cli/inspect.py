@@ -8,17 +8,17 @@ import click
 import numpy as np
 
 from pskem.cli.console import facts, percent, print_json, show
-from pskem.cli.options import as_json, debug_option, model_argument
+from pskem.cli.options import as_json, model_argument
 from pskem.display import Table
 from pskem.structures import FloatArray
 from pskem.training import as_shrinkage
-
-__all__ = ["inspect"]
 
 #: Classes in the table of blocks, at most.
 SHOWN = 12
 #: Characters of a printed parameter, at most.
 LONGEST = 60
+#: Parameters of these types are JSON values; of others, the repr is shown.
+PLAIN = (bool, int, float, str, type(None))
 
 
 @click.command(
@@ -29,7 +29,6 @@ Examples:
 )
 @model_argument
 @as_json
-@debug_option
 def inspect(model: str, as_json: bool) -> None:
     """Show the parameters, blocks, kernels per class and shared proportion of a model file.
 
@@ -39,7 +38,7 @@ def inspect(model: str, as_json: bool) -> None:
     from pskem.display import take_apart
     from pskem.model import HELD, shared_proportion
     from pskem.persistence import load_with_header
-    from pskem.workflow.task import TABLE
+    from pskem.workflow import TABLE
 
     loaded, header = load_with_header(model)
     try:
@@ -62,12 +61,11 @@ def inspect(model: str, as_json: bool) -> None:
         print_json(
             {
                 "model": type(classifier).__name__,
-                "format_version": header.format_version,
-                "versions": header.versions,
-                "metadata": header.metadata,
+                **header._asdict(),
                 "steps": steps,
                 "parameters": {
-                    name: _json(value) for name, value in classifier.get_params().items()
+                    name: value if isinstance(value, PLAIN) else repr(value)
+                    for name, value in classifier.get_params().items()
                 },
                 "chosen": chosen,
                 "classes": classes,
@@ -89,16 +87,15 @@ def inspect(model: str, as_json: bool) -> None:
         return
     about = header.metadata.get(TABLE, {})
     facts(
-        [
-            ("model", type(classifier).__name__),
-            ("before it", ", ".join(steps) or "nothing"),
-            *[(key, about[key]) for key in ("source", "target") if key in about],
-            ("written by", ", ".join(f"{k} {v}" for k, v in header.versions.items())),
-            ("classes", len(classes)),
-            *([("members", len(members))] if len(members) > 1 else []),
-            ("passes", ", ".join(map(_passes, members))),
-            ("shared proportion", percent(shared)),
-        ]
+        ("model", type(classifier).__name__),
+        ("before it", ", ".join(steps) or "nothing"),
+        ("source", about.get("source")),
+        ("target", about.get("target")),
+        ("written by", ", ".join(f"{k} {v}" for k, v in header.versions.items())),
+        ("classes", len(classes)),
+        ("members", len(members) if len(members) > 1 else None),
+        ("passes", ", ".join(map(_passes, members))),
+        ("shared proportion", percent(shared)),
     )
     parameters = sorted(classifier.get_params().items())
     rows = [(name, _short(value), _auto(name, value, chosen)) for name, value in parameters]
@@ -129,7 +126,7 @@ def _chosen(models: list[Any], weights: FloatArray) -> dict[str, list[Any]]:
 def _auto(name: str, value: Any, chosen: dict[str, list[Any]]) -> str:
     """What "auto" stands for, once if it is the same everywhere."""
     found = chosen.get(name.removeprefix("estimator__"))
-    if value != "auto" or found is None:
+    if found is None or not isinstance(value, str) or value != "auto":
         return ""
     return _short(found[0] if found == found[:1] * len(found) else found)
 
@@ -143,8 +140,3 @@ def _short(value: Any) -> str:
     """A parameter on one short line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
-
-
-def _json(value: Any) -> Any:
-    """A parameter as a JSON value, or else its repr."""
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

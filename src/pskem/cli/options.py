@@ -10,24 +10,9 @@ import click
 
 from pskem.blocks import ARRANGEMENTS
 from pskem.estimators import SharedKernelClassifier
-from pskem.starts import STARTS, ClassKMeans, Uniform
+from pskem.starts import STARTS
 from pskem.structures import STRUCTURES
-from pskem.training import Shrinkage
-
-__all__ = [
-    "as_json",
-    "debug_option",
-    "finite",
-    "home_option",
-    "learning_options",
-    "model_argument",
-    "model_options",
-    "overwrite_option",
-    "quiet_option",
-    "stack",
-    "subset_option",
-    "target_option",
-]
+from pskem.workflow import FLAT_SETTINGS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -43,43 +28,29 @@ def stack(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-def _components(ctx: Any, param: Any, value: str) -> Any:
-    """Parse a number of kernels, or one per block: 20 or 20,30,40."""
-    if value == "auto":
-        return value
-    try:
-        numbers = [int(part) for part in value.split(",")]
-    except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is neither auto nor a number, or one number per block: 20 or 20,30."
-        ) from None
-    return numbers[0] if len(numbers) == 1 else numbers
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # not generic in all versions
+    """A number, or one per block if there may be several, or a word: auto, or what is given."""
 
+    def __init__(self, kind: type[float], several: bool = False, **words: str | None) -> None:
+        self.kind, self.several, self.words = kind, several, {"auto": "auto", **words}
+        listed = ",..." if several else ""
+        self.name = "|".join([f"{'INT' if kind is int else 'FLOAT'}{listed}", *self.words])
 
-def _number_or_auto(kind: type[int] | type[float]) -> Callable[[Any, Any, str], Any]:
-    """Make a parser of a number or auto."""
+    def get_metavar(self, param: Any, ctx: Any = None) -> str:
+        return self.name
 
-    def convert(ctx: Any, param: Any, value: str) -> Any:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value in self.words:
+            return self.words[value]
         try:
-            return value if value == "auto" else kind(value)
+            numbers = [self.kind(part) for part in (value.split(",") if self.several else [value])]
         except ValueError:
-            what = "a whole number" if kind is int else "a number"
-            raise click.BadParameter(f"{value!r} is neither {what} nor auto.") from None
-
-    return convert
-
-
-def _block_weights(ctx: Any, param: Any, value: str) -> Any:
-    """Parse auto, fit, equal, or one weight per block: 1,0.5."""
-    words = {"auto": "auto", "fit": "fit", "equal": None}
-    if value in words:
-        return words[value]
-    try:
-        return [float(part) for part in value.split(",")]
-    except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is none of auto, fit, equal, and not one number per block: 1,0.5."
-        ) from None
+            what = "a whole number" if self.kind is int else "a number"
+            if self.several:
+                what += f" (or one per block: {'20,30' if self.kind is int else '1,0.5'})"
+            self.fail(f"{value!r} is neither {what} nor {' or '.join(self.words)}.")
+        # One K is for all blocks, but there is no such thing as one weight for all.
+        return numbers if self.several and (self.kind is float or numbers[1:]) else numbers[0]
 
 
 def finite(ctx: Any, param: Any, value: float) -> float:
@@ -89,27 +60,24 @@ def finite(ctx: Any, param: Any, value: float) -> float:
     return value
 
 
-#: Only for the help: ``app.run`` looks for --debug itself.
-debug_option = click.option(
-    "--debug",
-    is_flag=True,
-    expose_value=False,
-    help="Show the traceback of an error.",
-)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks.")
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Replace the output file whatever it holds."
 )
-subset_option = click.option(
-    "--subset",
-    type=click.Choice(["train", "test", "all"]),
-    help="Part of a named image set.  [default: train]",
-)
 home_option = click.option(
     "--data-home",
     type=click.Path(file_okay=False),
     help="Folder of the named data sets.  [default: $PSKEM_DATA or a cache]",
+)
+#: Both are for named data sets.
+set_options = stack(
+    click.option(
+        "--subset",
+        type=click.Choice(["train", "test", "all"]),
+        help="Part of a named image set.  [default: train]",
+    ),
+    home_option,
 )
 target_option = click.option("-t", "--target", help="Class column; not needed for named data sets.")
 model_argument = click.argument("model", type=click.Path())
@@ -142,72 +110,43 @@ learning_options = stack(
         "--seed",
         type=click.IntRange(0, 2**32 - 1),
         default=0,
-        show_default=True,
         help="Random seed.",
     ),
     click.option("--n-jobs", type=int, help="Number of threads.  [default: all cores]"),
-    subset_option,
-    home_option,
+    set_options,
     quiet_option,
     as_json,
-    debug_option,
 )
 
-_UNIFORM = Uniform()
-_DEFAULTS = {
-    **SharedKernelClassifier().get_params(),
-    "init_range": (_UNIFORM.low, _UNIFORM.high),
-    "init_scale": _UNIFORM.scale,
-    "own_mass": ClassKMeans().own_mass,
-    "reseed": True,
-    "shrinkage_target": Shrinkage().target,
-}
+_DEFAULTS = {**SharedKernelClassifier().get_params(), **FLAT_SETTINGS}
 
 
-def _parameter(name: str, help_: str, kind: Any) -> Decorator:
+def _parameter(name: str, help_: str, kind: Any, *short: str, **more: Any) -> Decorator:
     """An option for a parameter of the classifier, with the same default."""
-    return click.option(
-        f"--{name.replace('_', '-')}",
-        type=kind,
-        default=_DEFAULTS[name],
-        show_default=True,
-        help=help_,
-    )
+    long = f"--{name.replace('_', '-')}"
+    return click.option(*short, long, type=kind, default=_DEFAULTS[name], help=help_, **more)
 
 
 #: The classifier's parameters, under their own names.
 model_options = stack(
-    click.option(
-        "-k",
-        "--n-components",
-        metavar="INT[,INT...]|auto",
-        default="auto",
-        show_default=True,
-        callback=_components,
-        help="Number of kernels for numeric columns, or one number per block; auto depends on the"
+    _parameter(
+        "n_components",
+        "Number of kernels for numeric columns, or one number per block; auto depends on the"
         " numbers of rows, features and classes.",
+        Numbers(int, several=True),
+        "-k",
     ),
-    click.option(
+    _parameter(
+        "n_blocks",
+        "Number of blocks of numeric columns; auto makes blocks of at most 100 features. Categories"
+        " have their own blocks.",
+        Numbers(int),
         "-r",
-        "--n-blocks",
-        metavar="INT|auto",
-        default="auto",
-        show_default=True,
-        callback=_number_or_auto(int),
-        help="Number of blocks of numeric columns; auto makes blocks of at most 100 features."
-        " Categories have their own blocks.",
     ),
     _parameter("partition", "How features are dealt out.", click.Choice(ARRANGEMENTS)),
     _parameter("covariance_type", "Form of the kernels.", click.Choice(list(STRUCTURES))),
     _parameter("init", "Where EM starts.", click.Choice(list(STARTS))),
-    click.option(
-        "--init-range",
-        type=float,
-        nargs=2,
-        default=_DEFAULTS["init_range"],
-        show_default=True,
-        help="Range of the means of the random start.",
-    ),
+    _parameter("init_range", "Range of the means of the random start.", float, nargs=2),
     _parameter("init_scale", "Standard deviation of the random start's kernels.", float),
     _parameter("own_mass", "Share of a class's weight that its own kernels start with.", float),
     _parameter("n_init", "Number of starts; the best is kept.", int),
@@ -217,39 +156,27 @@ model_options = stack(
         help="Smallest variance of a kernel, relative to that of the data.  [default: 1e-6; 0.1"
         " with categories]",
     ),
-    click.option(
-        "--shrinkage",
-        metavar="FLOAT|auto",
-        default="auto",
-        show_default=True,
-        callback=_number_or_auto(float),
-        help="Pseudo-rows of each kernel with the common covariance; auto takes one more than the"
+    _parameter(
+        "shrinkage",
+        "Pseudo-rows of each kernel with the common covariance; auto takes one more than the"
         " features of a block.",
+        Numbers(float),
     ),
     _parameter("shrinkage_target", "What covariances shrink to.", click.Choice(["diag", "pooled"])),
     click.option(
         "--reseed/--no-reseed",
         default=_DEFAULTS["reseed"],
-        show_default=True,
         help="Put kernels that run empty elsewhere.",
     ),
     _parameter("max_iter", "Maximum number of EM passes.", int),
     _parameter("tol", "Gain in log likelihood per row below which training stops.", float),
-    click.option(
-        "--block-weights",
-        metavar="auto|fit|equal|FLOAT,...",
-        default="auto",
-        show_default=True,
-        callback=_block_weights,
-        help="Weights of the blocks: fitted to held-out rows, equal, or one number per block.",
+    _parameter(
+        "block_weights",
+        "Weights of the blocks: fitted to held-out rows, equal, or one number per block.",
+        Numbers(float, several=True, fit="fit", equal=None),
     ),
-    click.option(
-        "--discriminative-iter",
-        metavar="INT|auto",
-        default="auto",
-        show_default=True,
-        callback=_number_or_auto(int),
-        help="Maximum number of discriminative passes after EM.",
+    _parameter(
+        "discriminative_iter", "Maximum number of discriminative passes after EM.", Numbers(int)
     ),
     click.option(
         "--early-stopping/--no-early-stopping",
@@ -262,7 +189,6 @@ model_options = stack(
         "--priors",
         type=click.Choice(["frequencies", "uniform"]),
         default="frequencies",
-        show_default=True,
         help="Class priors.",
     ),
 )

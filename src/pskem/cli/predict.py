@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from pskem.cli.options import (
-    debug_option,
-    home_option,
-    model_argument,
-    overwrite_option,
-    subset_option,
-)
-
-__all__ = ["predict"]
+from pskem.cli.options import model_argument, overwrite_option, set_options
 
 
 @click.command(
@@ -35,9 +28,7 @@ Examples:
 @overwrite_option
 @click.option("--proba", is_flag=True, help="A column of probabilities for every class, too.")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy a column of DATA; repeatable.")
-@subset_option
-@home_option
-@debug_option
+@set_options
 def predict(
     model: str,
     data: str,
@@ -45,8 +36,7 @@ def predict(
     overwrite: bool,
     proba: bool,
     keep: tuple[str, ...],
-    subset: str | None,
-    data_home: str | None,
+    **reading: Any,
 ) -> None:
     """Predict the classes of the rows of DATA.
 
@@ -62,4 +52,4 @@ def predict(
             raise click.UsageError(f"{output} is read and cannot be written; name another file.")
         check_predictions_place(output, overwrite)
     predictor = Predictor.load(model)
-    write_parts(predictor.predictions(data, proba, keep, subset, data_home), output)
+    write_parts(predictor.predictions(data, proba, keep, **reading), output)

@@ -6,11 +6,9 @@ from typing import Any
 
 import click
 
-from pskem.cli.console import print_json, show
+from pskem.cli.console import show
 from pskem.cli.run_studies import run_studies, study_options
 from pskem.display import Table
-
-__all__ = ["reproduce"]
 
 #: Studies that are not the paper's, or are parts of others.
 BESIDE = ("quick", "digits", "starts")
@@ -50,11 +48,7 @@ def reproduce(
     if list_ or not (names or all_):
         studies = [parse_study(name, text) for name, text in texts.items()]
         rows = [(study.name, study.title, len(study.runs())) for study in studies]
-        table = Table(["name", "title", "runs"], rows, left=2)
-        if as_json:
-            print_json(table.records())
-        else:
-            show(table)
+        show(Table(["name", "title", "runs"], rows, left=2), as_json)
         if list_:
             return 0
         raise click.UsageError("Which experiments? Name some of these, or ask for --all.")

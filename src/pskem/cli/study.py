@@ -8,8 +8,6 @@ import click
 
 from pskem.cli.run_studies import run_studies, study_options
 
-__all__ = ["study"]
-
 
 @click.command(
     epilog="""\b

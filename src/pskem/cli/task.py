@@ -13,31 +13,30 @@ from pskem.tables.reading import TARGET, is_named
 if TYPE_CHECKING:
     from pskem.workflow import Task, Trained
 
-__all__ = ["read_task", "training_facts"]
+TABLE_OPTIONS = ("drop", "categorical", "pca", "ica", "subset", "data_home")
 
 
 def read_task(
-    data: str, target: str | None, output: str | None, overwrite: bool, quiet: bool, **options: Any
+    data: str, output: str | None, overwrite: bool, quiet: bool, given: dict[str, Any]
 ) -> tuple[Task, Path]:
     """Read the task, print remarks about its table, and choose the path of the model file.
 
-    ``options`` are those of :meth:`pskem.workflow.Task.read`.
+    The options of the table are taken out of ``given``; the classifier's are left there.
     """
     from pskem.persistence import check_model_place
     from pskem.workflow import Task
 
+    target = given.pop("target")
+    options = {name: given.pop(name) for name in TABLE_OPTIONS}
     if target is None and not is_named(data):
         raise click.UsageError("Which column holds the classes? Name it with --target COLUMN.")
-    path = Path(f"{_stem(data)}.pskem") if output is None else Path(output)
+    stem = "model" if data == "-" else Path(data).name.split(".")[0]
+    path = Path(f"{stem}.pskem" if output is None else output)
     check_model_place(path, overwrite)
-    task = Task.read(data, target or TARGET, **options)
+    task = Task.read(data, target or TARGET, **options, random_state=given["random_state"])
     for line in task.remarks:
         remark(line, quiet)
     return task, path
-
-
-def _stem(data: str) -> str:
-    return "model" if data == "-" else Path(data).name.split(".")[0]
 
 
 def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
@@ -59,5 +58,5 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
         ("passes", f"{model.n_iter_} in {seconds:.1f} s, {trained.ending}"),
         ("log likelihood per row", f"{trained.log_likelihood:.4f}"),
         ("training accuracy", percent(trained.training_accuracy)),
-        *([("validation accuracy", percent(validated))] if validated is not None else []),
+        ("validation accuracy", None if validated is None else percent(validated)),
     ]

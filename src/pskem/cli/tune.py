@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,8 +17,6 @@ from pskem.display import Table
 if TYPE_CHECKING:
     from pskem.estimators import Trial
     from pskem.workflow import Search, Task
-
-__all__ = ["tune"]
 
 #: Rows of the printed table.
 SHOWN = 15
@@ -36,30 +34,19 @@ Examples:
     type=click.FloatRange(0.0),
     callback=finite,
     default=60.0,
-    show_default=True,
     help="Time budget of the search.",
 )
-@click.option(
-    "--folds", type=click.IntRange(2), default=5, show_default=True, help="Number of folds."
-)
+@click.option("--folds", type=click.IntRange(2), default=5, help="Number of folds.")
 @learning_options
 def tune(
     data: str,
-    target: str | None,
     output: str | None,
     overwrite: bool,
     seconds: float,
     folds: int,
-    drop: Sequence[str],
-    categorical: Sequence[str],
-    pca: int | None,
-    ica: bool,
-    random_state: int,
-    n_jobs: int | None,
-    subset: str | None,
-    data_home: str | None,
     quiet: bool,
     as_json: bool,
+    **parameters: Any,
 ) -> None:
     """Choose K, blocks, covariances and shrinkage for DATA, and save the best.
 
@@ -72,11 +59,8 @@ def tune(
     from pskem.workflow import train
     from pskem.workflow import tune as search
 
-    options = {"drop": drop, "categorical": categorical, "pca": pca, "ica": ica}
-    task, path = read_task(
-        data, target, output, overwrite, quiet, subset=subset, data_home=data_home, **options
-    )
-    classifier = SharedKernelClassifier(random_state=random_state, n_jobs=n_jobs)
+    task, path = read_task(data, output, overwrite, quiet, parameters)
+    classifier = SharedKernelClassifier(**parameters)
     with progress(quiet) as tell:
         found = search(task, classifier, folds, seconds, _observer(tell, seconds))
     for line in _shortcuts(found, task, folds):
@@ -102,7 +86,7 @@ def tune(
     if len(found.trials) > SHOWN:
         print(f"({len(found.trials) - SHOWN} more were tried.)")
     print()
-    facts([*training_facts(trained, time.perf_counter() - start), ("saved", path)])
+    facts(*training_facts(trained, time.perf_counter() - start), ("saved", path))
 
 
 def _observer(tell: Tell, seconds: float) -> Callable[[Trial, int, int], None]:

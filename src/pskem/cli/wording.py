@@ -6,8 +6,6 @@ import re
 
 import click
 
-__all__ = ["in_options"]
-
 #: A value as Python writes it: quoted, in brackets, or one word without the full stop behind it.
 VALUE = r"'[^']*'|\[[^\]]*\]|\.\.\.|[\w.+-]*\w"
 #: What None is called on the command line.

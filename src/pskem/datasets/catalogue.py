@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["CATALOGUE", "Dataset", "File"]
+__all__ = ["CATALOGUE", "Dataset"]
 
 
 class File(NamedTuple):

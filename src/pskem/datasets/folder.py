@@ -10,7 +10,6 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +20,7 @@ from pskem.datasets.catalogue import CATALOGUE, Dataset, File
 from pskem.datasets.readers import FormatError
 from pskem.files import atomic_write
 
-__all__ = ["DatasetError", "check_digest", "data_folder", "fetch", "find", "is_present"]
+__all__ = ["DatasetError", "data_folder", "fetch", "is_present"]
 
 ENVIRONMENT = "PSKEM_DATA"
 
@@ -31,17 +30,7 @@ class DatasetError(OSError):
 
 
 def data_folder(data_home: Any = None) -> Path:
-    """Data folder: the argument, else ``$PSKEM_DATA``, else the user's cache.
-
-    Parameters
-    ----------
-    data_home : path-like or None, default=None
-
-    Returns
-    -------
-    folder : Path
-        The folder, which may not exist yet.
-    """
+    """Data folder: the argument, else ``$PSKEM_DATA``, else the user's cache. It may not exist."""
     if data_home is not None:
         return Path(data_home).expanduser()
     if os.environ.get(ENVIRONMENT):
@@ -50,18 +39,13 @@ def data_folder(data_home: Any = None) -> Path:
     return Path(pooch.os_cache("pskem"))
 
 
-def _candidates(folder: Path, dataset: Dataset, file: File) -> list[Path]:
-    """Where a file may lie: packed or unpacked, in the data set's folder or, alone, above it."""
-    names = [file.path, file.path.removesuffix(".gz")] if file.path.endswith(".gz") else [file.path]
-    return [base / name for base in (folder / dataset.name, folder) for name in names]
-
-
 def find(folder: Path, dataset: Dataset, file: File) -> Path | None:
-    """The file, if it is in the folder."""
-    own, *above = _candidates(folder, dataset, file)
+    """The file, packed or unpacked, if it is in the folder."""
     # MNIST and Fashion-MNIST name their files alike: only a folder of its own tells them apart.
-    shared = above if "/" in file.path else [path for path in above if path.parent == own.parent]
-    return next((path for path in [own, *shared] if path.is_file()), None)
+    bases = [folder / dataset.name, *([folder] if "/" in file.path else [])]
+    names = dict.fromkeys([file.path, file.path.removesuffix(".gz")])
+    paths = [base / name for base in bases for name in names]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def is_present(name: str, data_home: Any = None) -> bool:
@@ -72,7 +56,7 @@ def is_present(name: str, data_home: Any = None) -> bool:
 
 
 def fetch(name: str, data_home: Any = None, progress: bool | None = None) -> list[Path]:
-    """Download a data set if necessary, and return the paths of its files.
+    """Download a data set if necessary, and return the paths of its files, as in ``CATALOGUE``.
 
     Parameters
     ----------
@@ -82,20 +66,25 @@ def fetch(name: str, data_home: Any = None, progress: bool | None = None) -> lis
         Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
     progress : bool or None, default=None
         Whether to show a progress bar on stderr. None shows it if stderr is a terminal.
-
-    Returns
-    -------
-    paths : list of Path
-        In the order of the catalogue.
     """
     check_choice("name", name, list(CATALOGUE))
     dataset = CATALOGUE[name]
     folder = data_folder(data_home)
     missing = [file for file in dataset.files if find(folder, dataset, file) is None]
     if missing:
-        with _explained(dataset, missing, folder):
-            shown = sys.stderr.isatty() if progress is None else progress
-            _download(dataset, missing, folder / dataset.name, shown)
+        target = folder / dataset.name
+        shown = sys.stderr.isatty() if progress is None else progress
+        try:
+            _download(dataset, missing, target, shown)
+        except (OSError, ValueError, EOFError, zlib.error) as error:
+            names = ", ".join(file.path for file in missing)
+            sources = ", ".join(dict.fromkeys(file.url for file in missing))
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise DatasetError(
+                f"{dataset.title} is not in {target} and could not be downloaded. Put {names} there"
+                f" (from {sources}), or name a folder that has them: data_home=..., or the"
+                f" environment variable {ENVIRONMENT}. The download failed: {reason}"
+            ) from error
     paths = [find(folder, dataset, file) for file in dataset.files]
     return [path for path in paths if path is not None]
 
@@ -118,7 +107,8 @@ def _download(dataset: Dataset, files: list[File], target: Path, progress: bool)
                 )
             )
             for file, content in _contents(got, wanted):
-                _check(content, file)
+                packed = file.path.endswith(".gz")
+                check_digest(gzip.decompress(content) if packed else content, file)
                 (target / file.path).parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(target / file.path, content)
 
@@ -146,11 +136,6 @@ def _contents(got: Path, files: list[File]) -> Iterator[tuple[File, bytes]]:
         raise FormatError(f"the archive does not hold {', '.join(by_member)}")
 
 
-def _check(content: bytes, file: File) -> None:
-    """Compare a downloaded file with the published checksum."""
-    check_digest(gzip.decompress(content) if file.path.endswith(".gz") else content, file)
-
-
 def check_digest(content: bytes, file: File) -> None:
     """Compare the content of a file, unpacked, with the published checksum, if there is one."""
     if file.checksum is None:
@@ -159,23 +144,6 @@ def check_digest(content: bytes, file: File) -> None:
     found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if found != digest:
         raise FormatError(f"{file.path} has {algorithm} {found}, not {digest}")
-
-
-@contextmanager
-def _explained(dataset: Dataset, missing: list[File], folder: Path) -> Iterator[None]:
-    """Turn a failed download into an error that says what the user can do."""
-    try:
-        yield
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        target = folder / dataset.name
-        names = ", ".join(file.path for file in missing)
-        sources = ", ".join(dict.fromkeys(file.url for file in missing))
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DatasetError(
-            f"{dataset.title} is not in {target} and could not be downloaded. Put {names} there"
-            f" (from {sources}), or name a folder that has them: data_home=..., or the environment"
-            f" variable {ENVIRONMENT}. The download failed: {reason}"
-        ) from error
 
 
 def _pooch(purpose: str) -> Any:

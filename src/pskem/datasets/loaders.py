@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,19 +33,11 @@ __all__ = [
 ]
 
 SUBSETS = ("train", "test", "all")
+#: How names of files with test images begin.
+TEST_FILES = ("t10k", "test")
 DIGITS = [str(digit) for digit in range(10)]
-CLOTHES = [
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-]
+CLOTHES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker"]
+CLOTHES += ["Bag", "Ankle boot"]
 THINGS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
 
@@ -70,8 +62,8 @@ def load_rice(
     data : Bunch
         With `data` (3810, 7), `target` (3810,), `feature_names`, `target_names`, `frame`, `DESCR`.
     """
-    (table,) = _read_all("rice", slice(None), data_home, lambda f: read_labelled_arff(f.path))
-    return _table("rice", table, return_X_y, as_frame)
+    (table,) = _read_all("rice", None, data_home, lambda path, _: read_labelled_arff(path))
+    return _bunch("rice", table, return_X_y, as_frame)
 
 
 def load_ionosphere(
@@ -79,29 +71,15 @@ def load_ionosphere(
 ) -> Bunch | tuple[Any, Any]:
     """Load the radar returns of Sigillito et al. (1989): 351 pulses, 34 features, good or bad.
 
-    The second feature is constant. The paper uses features 3 to 34, ``data[:, 2:]``.
-
-    Parameters
-    ----------
-    data_home : path-like or None, default=None
-        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
-    as_frame : bool, default=False
-        Whether `data` is a pandas DataFrame and `target` a Series.
-
-    Returns
-    -------
-    data : Bunch
-        With `data` (351, 34), `target` (351,), `feature_names`, `target_names`, `frame`, `DESCR`.
+    The second feature is constant. The paper uses features 3 to 34, ``data[:, 2:]``. Parameters and
+    result are as for :func:`load_rice`.
     """
-    (table,) = _read_all(
-        "ionosphere",
-        slice(None),
-        data_home,
-        lambda f: read_labelled_csv(f.path, 34, ["b", "g"]),
-    )
-    return _table("ionosphere", table, return_X_y, as_frame)
+
+    def read(path: Path, content: bytes) -> Table:
+        return read_labelled_csv(path, 34, ["b", "g"])
+
+    (table,) = _read_all("ionosphere", None, data_home, read)
+    return _bunch("ionosphere", table, return_X_y, as_frame)
 
 
 def load_mnist(
@@ -116,14 +94,9 @@ def load_mnist(
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="train"
-        The publisher's split: 60,000 training and 10,000 test images. ``"all"`` is both, in this
-        order.
-    data_home : path-like or None, default=None
-        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
-    as_frame : bool, default=False
-        Whether `data` is a pandas DataFrame and `target` a Series.
+        The publisher's split, 60,000 training, then 10,000 test images; ``"all"`` is both.
+    data_home, return_X_y, as_frame
+        As for :func:`load_rice`.
 
     Returns
     -------
@@ -131,10 +104,7 @@ def load_mnist(
         With `data` (n, 784) and `images` (n, 28, 28), both uint8 and sharing memory, `target` (n,),
         `feature_names`, `target_names`, `frame`, `DESCR`.
     """
-    images, target = _idx("mnist", subset, data_home)
-    return _images(
-        "mnist", images.reshape(len(images), -1), images, target, DIGITS, return_X_y, as_frame
-    )
+    return _load_idx("mnist", DIGITS, subset, data_home, return_X_y, as_frame)
 
 
 def load_fashion_mnist(
@@ -146,27 +116,9 @@ def load_fashion_mnist(
 ) -> Bunch | tuple[Any, Any]:
     """Load Fashion-MNIST: 70,000 articles of clothing of 28 x 28 pixels.
 
-    Parameters
-    ----------
-    subset : {"train", "test", "all"}, default="train"
-        The publisher's split: 60,000 training and 10,000 test images. ``"all"`` is both, in this
-        order.
-    data_home : path-like or None, default=None
-        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
-    as_frame : bool, default=False
-        Whether `data` is a pandas DataFrame and `target` a Series.
-
-    Returns
-    -------
-    data : Bunch
-        With `data` (n, 784) and `images` (n, 28, 28), both uint8 and sharing memory, `target` (n,),
-        `feature_names`, `target_names`, `frame`, `DESCR`.
+    Parameters and result are as for :func:`load_mnist`.
     """
-    images, target = _idx("fashion-mnist", subset, data_home)
-    data = images.reshape(len(images), -1)
-    return _images("fashion-mnist", data, images, target, CLOTHES, return_X_y, as_frame)
+    return _load_idx("fashion-mnist", CLOTHES, subset, data_home, return_X_y, as_frame)
 
 
 def load_cifar10(
@@ -176,33 +128,16 @@ def load_cifar10(
     return_X_y: bool = False,
     as_frame: bool = False,
 ) -> Bunch | tuple[Any, Any]:
-    """Load CIFAR-10: 60,000 colour images of 32 x 32 pixels.
+    """Load CIFAR-10: 60,000 colour images of 32 x 32 pixels, 50,000 of them for training.
 
-    Parameters
-    ----------
-    subset : {"train", "test", "all"}, default="train"
-        The publisher's split: 50,000 training and 10,000 test images. ``"all"`` is both, in this
-        order.
-    data_home : path-like or None, default=None
-        Data folder. None uses ``$PSKEM_DATA``, or else the user's cache.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
-    as_frame : bool, default=False
-        Whether `data` is a pandas DataFrame and `target` a Series.
-
-    Returns
-    -------
-    data : Bunch
-        With `data` (n, 3072), the red, green and blue planes one after the other, and `images`
-        (n, 32, 32, 3), both uint8 and sharing memory, `target` (n,), `feature_names`,
-        `target_names`, `frame`, `DESCR`.
+    Parameters and result are as for :func:`load_mnist`, but for `data` (n, 3072), the red, green
+    and blue planes one after the other, and `images` (n, 32, 32, 3).
     """
-    batches = {"train": slice(5), "test": slice(5, 6), "all": slice(6)}[_subset(subset)]
-    parts = _read_all("cifar-10", batches, data_home, lambda f: read_cifar(f.path, f.content))
-    data = np.concatenate([pixels for pixels, _ in parts])
-    target = np.concatenate([labels for _, labels in parts]).astype(np.intp)
+    pixels, labels = zip(*_read_all("cifar-10", subset, data_home, read_cifar), strict=True)
+    data = np.concatenate(pixels)
     images = data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return _images("cifar-10", data, images, target, THINGS, return_X_y, as_frame)
+    table = _pixels(data, np.concatenate(labels), THINGS)
+    return _bunch("cifar-10", table, return_X_y, as_frame, images=images)
 
 
 #: Loaders by the names of the catalogue.
@@ -215,59 +150,53 @@ LOADERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _subset(subset: Any) -> str:
-    checks.check_choice("subset", subset, SUBSETS)
-    return str(subset)
-
-
-class _Found(NamedTuple):
-    """A file of a data set: path, content and position in the catalogue."""
-
-    path: Path
-    content: bytes
-    position: int
-
-
-def _read_all(name: str, which: slice, data_home: Any, read: Callable[[_Found], Any]) -> list[Any]:
-    """Read files of a data set.
-
-    The error for a wrong file says what to do about it.
-    """
+def _read_all(
+    name: str, subset: str | None, data_home: Any, read: Callable[[Path, bytes], Any]
+) -> list[Any]:
+    """Read the files of a subset; the error for a wrong file says what to do about it."""
+    if subset is not None:
+        checks.check_choice("subset", subset, SUBSETS)
     paths = fetch(name, data_home)
-    files = list(enumerate(zip(paths, CATALOGUE[name].files, strict=True)))[which]
     try:
-        return [_read(_Found(path, read_bytes(path), i), file, read) for i, (path, file) in files]
+        return [
+            _read(path, file, read)
+            for path, file in zip(paths, CATALOGUE[name].files, strict=True)
+            if subset in (None, "all") or (subset == "test") == path.name.startswith(TEST_FILES)
+        ]
     except FormatError as error:
         raise DatasetError(
             f"{error} Remove the file and load again to download it anew, or replace it."
         ) from None
 
 
-def _read(found: _Found, file: File, read: Callable[[_Found], Any]) -> Any:
+def _read(path: Path, file: File, read: Callable[[Path, bytes], Any]) -> Any:
     """Read one file; its checksum comes last, because a reader's error says more."""
-    result = read(found)
+    content = read_bytes(path)
+    result = read(path, content)
     n = len(result[0] if isinstance(result, tuple) else result)
     if n != file.rows:
-        raise FormatError(f"{found.path} holds {n:,} rows; there should be {file.rows:,}.")
+        raise FormatError(f"{path} holds {n:,} rows; there should be {file.rows:,}.")
     try:
-        check_digest(found.content, file)
+        check_digest(content, file)
     except FormatError as error:
-        raise FormatError(f"{found.path} is not the published file: {error}.") from None
+        raise FormatError(f"{path} is not the published file: {error}.") from None
     return result
 
 
-def _idx(name: str, subset: str, data_home: Any) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """Images (n, 28, 28) and labels (n,) of an MNIST-like data set."""
-    which = {"train": slice(2), "test": slice(2, 4), "all": slice(4)}[_subset(subset)]
+def _load_idx(
+    name: str, names: list[str], subset: str, data_home: Any, return_X_y: bool, as_frame: bool
+) -> Any:
     # Images and labels stand in turn in the catalogue.
-    parts = _read_all(name, which, data_home, lambda f: _idx_part(f, images=f.position % 2 == 0))
-    images, labels = np.concatenate(parts[::2]), np.concatenate(parts[1::2])
-    return images, labels.astype(np.intp)
+    parts = _read_all(name, subset, data_home, _read_idx_part)
+    images = np.concatenate(parts[::2])
+    table = _pixels(images.reshape(len(images), -1), np.concatenate(parts[1::2]), names)
+    return _bunch(name, table, return_X_y, as_frame, images=images)
 
 
-def _idx_part(found: _Found, images: bool) -> NDArray[np.uint8]:
-    path = found.path
-    part = read_idx(path, found.content, 3 if images else 1)
+def _read_idx_part(path: Path, content: bytes) -> NDArray[np.uint8]:
+    """Images (n, 28, 28), or labels (n,), of an MNIST-like data set."""
+    images = "images" in path.name
+    part = read_idx(path, content, 3 if images else 1)
     if images and part.shape[1:] != (28, 28):
         raise FormatError(f"{path} holds images of {part.shape[1:]}; there should be (28, 28).")
     if not images and part.max(initial=0) > 9:
@@ -275,64 +204,33 @@ def _idx_part(found: _Found, images: bool) -> NDArray[np.uint8]:
     return part
 
 
-def _description(name: str) -> str:
-    dataset = CATALOGUE[name]
-    return (
-        f"{dataset.title}\n\n{dataset.shape}.\n\nFrom {dataset.homepage} (licence:"
-        f" {dataset.licence}).\n\n{dataset.reference}.\n"
-    )
-
-
-def _table(name: str, table: Table, return_X_y: bool, as_frame: bool) -> Any:
-    names = np.array(table.target_names)
-    return _bunch(name, table.data, table.target, table.feature_names, names, return_X_y, as_frame)
-
-
-def _images(
-    name: str,
-    data: NDArray[np.uint8],
-    images: NDArray[np.uint8],
-    target: NDArray[np.intp],
-    target_names: list[str],
-    return_X_y: bool,
-    as_frame: bool,
-) -> Any:
+def _pixels(data: NDArray[np.uint8], target: NDArray[np.uint8], names: list[str]) -> Table:
     features = [f"pixel{i}" for i in range(data.shape[1])]
-    names = np.array(target_names)
-    return _bunch(name, data, target, features, names, return_X_y, as_frame, images=images)
+    return Table(data, features, target.astype(np.intp), names)
 
 
-def _bunch(
-    name: str,
-    data: NDArray[Any],
-    target: NDArray[np.intp],
-    feature_names: list[str],
-    target_names: NDArray[np.str_],
-    return_X_y: bool,
-    as_frame: bool,
-    **more: Any,
-) -> Any:
-    X, y, frame = data, target, None
-    if as_frame:
-        X, y, frame = _frame(data, target, feature_names)
+def _bunch(name: str, table: Table, return_X_y: bool, as_frame: bool, **more: Any) -> Any:
+    X, y, frame = _frame(table) if as_frame else (table.data, table.target, None)
     if return_X_y:
         return X, y
+    about = CATALOGUE[name]
+    origin = f"From {about.homepage} (licence: {about.licence}).\n\n{about.reference}.\n"
     return Bunch(
         data=X,
         target=y,
         frame=frame,
-        feature_names=feature_names,
-        target_names=target_names,
-        DESCR=_description(name),
+        feature_names=table.feature_names,
+        target_names=np.array(table.target_names),
+        DESCR=f"{about.title}\n\n{about.shape}.\n\n{origin}",
         **more,
     )
 
 
-def _frame(data: NDArray[Any], target: NDArray[np.intp], names: list[str]) -> tuple[Any, Any, Any]:
+def _frame(table: Table) -> tuple[Any, Any, Any]:
     try:
         import pandas as pd
     except ImportError:
         raise ImportError("as_frame=True needs pandas: pip install pandas.") from None
-    frame = pd.DataFrame(data, columns=names)
-    y = pd.Series(target, name="target")
+    frame = pd.DataFrame(table.data, columns=table.feature_names)
+    y = pd.Series(table.target, name="target")
     return frame, y, frame.assign(target=y)

@@ -14,18 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Arff",
-    "FormatError",
-    "Table",
-    "read_arff",
-    "read_bytes",
-    "read_cifar",
-    "read_idx",
-    "read_labelled_arff",
-    "read_labelled_csv",
-]
-
 #: Bytes of one row of CIFAR-10: a label, then a red, a green and a blue plane of 32 x 32.
 CIFAR_ROW = 1 + 3 * 32 * 32
 IDX_UINT8 = 0x08
@@ -38,7 +26,7 @@ class FormatError(ValueError):
 class Table(NamedTuple):
     """Numbers (n, M) with the names of their columns, and a nominal column as codes (n,)."""
 
-    data: NDArray[np.float64]
+    data: NDArray[Any]
     feature_names: list[str]
     target: NDArray[np.intp]
     target_names: list[str]

@@ -33,12 +33,7 @@ figcaption { color: #555; font-size: 0.9em; }
 
 
 class Page:
-    """A page that is filled from top to bottom and then written at once.
-
-    Parameters
-    ----------
-    title : str
-    """
+    """A page that is filled from top to bottom and then written at once."""
 
     def __init__(self, title: str) -> None:
         self.title = title

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -9,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.display._fitted import take_apart
+from pskem.structures import FloatArray
 
 __all__ = ["KernelImagesDisplay", "TraceDisplay", "WeightsDisplay", "order_kernels"]
-
-FloatArray = NDArray[np.floating]
 
 #: Images in a row.
 COLUMNS = 10
@@ -28,12 +28,21 @@ def _pyplot() -> Any:
     return plt
 
 
-def _axes(ax: Any, **options: Any) -> Any:
-    """The axes that were given, or those of a new figure."""
-    return _pyplot().subplots(layout="constrained", **options)[1] if ax is None else ax
+class AxesDisplay(ABC):
+    """A display that fits into one pair of axes."""
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw into given matplotlib axes, or new ones."""
+        self.ax_ = _pyplot().subplots(layout="constrained")[1] if ax is None else ax
+        self.figure_ = self.ax_.figure
+        self._draw(self.ax_)
+        return self
+
+    @abstractmethod
+    def _draw(self, ax: Any) -> None: ...
 
 
-class TraceDisplay:
+class TraceDisplay(AxesDisplay):
     """Log likelihood, pass by pass, and the validation accuracy if there was one.
 
     Parameters
@@ -67,10 +76,6 @@ class TraceDisplay:
             Or a fitted pipeline or search of one. An ensemble has a trace for each member:
             give one of its ``estimators_``.
         ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        display : TraceDisplay
         """
         models = take_apart(estimator).models
         if len(models) > 1:
@@ -85,18 +90,7 @@ class TraceDisplay:
             best_iter=getattr(model, "best_iter_", model.n_iter_),
         ).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw into given axes, or new ones.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        display : TraceDisplay
-        """
-        ax = _axes(ax)
+    def _draw(self, ax: Any) -> None:
         passes = np.arange(1, len(self.log_likelihoods) + 1)
         n_blocks = self.log_likelihoods.shape[1]
         for r, column in enumerate(self.log_likelihoods.T):
@@ -109,11 +103,9 @@ class TraceDisplay:
             right = ax.twinx()
             right.plot(passes, self.validation_scores, color="black", linestyle="--")
             right.set_ylabel("validation accuracy (dashed)")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
 
-class WeightsDisplay:
+class WeightsDisplay(AxesDisplay):
     """Which class draws on which kernel: the weights of one block as shades.
 
     Kernels are ordered by the class that weighs them most, so that shared ones stand out as
@@ -147,27 +139,12 @@ class WeightsDisplay:
         block : int, default=0
             Which block to show; blocks of an ensemble are counted through its members.
         ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        display : WeightsDisplay
         """
         fitted = take_apart(estimator)
         _, shown = fitted.block(block)
         return cls(weights=shown.weights, class_names=fitted.class_names).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw into given axes, or new ones.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        display : WeightsDisplay
-        """
-        ax = _axes(ax)
+    def _draw(self, ax: Any) -> None:
         self.order_ = order_kernels(self.weights)
         from matplotlib.colors import PowerNorm
 
@@ -182,8 +159,6 @@ class WeightsDisplay:
             ax.set_xticks(np.arange(len(self.order_)), self.order_, fontsize="small")
         else:
             ax.set_xticks([])
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
 
 class KernelImagesDisplay:
@@ -222,10 +197,6 @@ class KernelImagesDisplay:
         block : int, default=0
             Which block to show; blocks of an ensemble are counted through its members. The
             features of other blocks stand at the mean of their kernels.
-
-        Returns
-        -------
-        display : KernelImagesDisplay
         """
         fitted = take_apart(estimator)
         model, chosen = fitted.block(block)
@@ -252,12 +223,7 @@ class KernelImagesDisplay:
         ).plot()
 
     def plot(self) -> Self:
-        """Draw into a new figure.
-
-        Returns
-        -------
-        display : KernelImagesDisplay
-        """
+        """Draw into a new figure."""
         K = len(self.images)
         rows = -(-K // COLUMNS)
         figure, axes = _pyplot().subplots(
@@ -281,5 +247,4 @@ class KernelImagesDisplay:
 
 def order_kernels(weights: FloatArray) -> NDArray[np.intp]:
     """Kernels by the class that weighs them most, the heaviest of each class first."""
-    order: NDArray[np.intp] = np.lexsort((-weights.max(axis=0), weights.argmax(axis=0)))
-    return order
+    return np.lexsort((-weights.max(axis=0), weights.argmax(axis=0)))

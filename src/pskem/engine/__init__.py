@@ -1,8 +1,8 @@
 """The engine: samples in batches, kernels, and passes over them, all in standardised coordinates.
 
 Read it in this order: ``_sources`` (batches, fold), ``_kernels`` and ``_evaluators`` (log terms and
-sums as matrix products), ``_statistics`` (a pass under a target), ``_moments`` (from sums to
-kernels), ``_em`` and ``_discriminative`` (the two kinds of passes).
+sums as matrix products), ``_statistics`` and ``_targets`` (a pass under a target), ``_moments``
+(from sums to kernels), ``_em`` and ``_discriminative`` (the two kinds of passes).
 """
 
 from pskem.engine._coordinates import *
@@ -12,7 +12,9 @@ from pskem.engine._exponentials import *
 from pskem.engine._kernels import *
 from pskem.engine._measures import *
 from pskem.engine._moments import *
+from pskem.engine._order import *
 from pskem.engine._parallel import *
 from pskem.engine._reseeding import *
 from pskem.engine._sources import *
 from pskem.engine._statistics import *
+from pskem.engine._targets import *

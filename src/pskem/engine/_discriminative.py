@@ -14,19 +14,20 @@ for second moments. The result stays a proper shared kernel model.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from pskem.engine._em import Prepare
-from pskem.engine._kernels import Kernels, Prepared
+from pskem.engine._kernels import Kernels, Prepared, prepare
 from pskem.engine._moments import estimate, expect
 from pskem.engine._parallel import Mapper
 from pskem.engine._sources import Source
-from pskem.engine._statistics import Contrast, Criterion, Statistics, Summarise, Summary
+from pskem.engine._statistics import Statistics, Summarise, Summary
+from pskem.engine._targets import Contrast, DecisionRule
 from pskem.structures import FloatArray, Structure
 
-__all__ = ["FIRST_STEP", "Step", "contrast", "discriminative_pass", "update"]
+__all__ = ["FIRST_STEP", "Step", "assess", "discriminative_pass", "update"]
 
 #: D_k in units of the kernel's mass under the posterior, at first.
 FIRST_STEP = 2.0
@@ -51,17 +52,17 @@ class Step(NamedTuple):
         return float(self.summary.value[0])
 
 
-def contrast(
+def assess(
     structure: Structure,
     source: Source,
     kernels: Sequence[Kernels],
-    criterion: Criterion,
+    rule: DecisionRule,
     parallel_map: Mapper,
     size: float = FIRST_STEP,
 ) -> Step:
     """Kernels as the first step of a discriminative training, or as a proposal."""
-    prepared = parallel_map(Prepare(structure, source.dtype), kernels)
-    summary = source.fold(Summarise(tuple(prepared), Contrast(criterion)))
+    prepared = parallel_map(partial(prepare, structure, dtype=source.dtype), kernels)
+    summary = source.fold(Summarise(tuple(prepared), Contrast(rule)))
     return Step(list(kernels), summary, size)
 
 
@@ -70,7 +71,7 @@ def discriminative_pass(
     source: Source,
     step: Step,
     floors: Sequence[float],
-    criterion: Criterion,
+    rule: DecisionRule,
     parallel_map: Mapper,
 ) -> Step | None:
     """Kernels under which F is higher, or None if none are found.
@@ -79,25 +80,20 @@ def discriminative_pass(
     """
     if not step.criterion < 0.0:
         return None
-    prepared = parallel_map(Prepare(structure, source.dtype), step.kernels)
+    prepared = parallel_map(partial(prepare, structure, dtype=source.dtype), step.kernels)
     size = step.size
     for _ in range(MOST_HALVINGS):
-        rows = [(*row, size) for row in zip(prepared, step.summary.blocks, floors, strict=True)]
-        moved = zip(criterion.block_weights, parallel_map(_move, rows), step.kernels, strict=True)
-        kernels = [new if beta > 0.0 else old for beta, new, old in moved]
-        proposal = contrast(structure, source, kernels, criterion, parallel_map, size)
+        moved = parallel_map(partial(update, size), prepared, step.summary.blocks, floors)
+        pairs = zip(rule.block_weights, moved, step.kernels, strict=True)
+        kernels = [new if beta > 0.0 else old for beta, new, old in pairs]
+        proposal = assess(structure, source, kernels, rule, parallel_map, size)
         if proposal.criterion > step.criterion:
             return proposal
         size *= 2.0
     return None
 
 
-def _move(row: tuple[Prepared, Statistics, float, float]) -> Kernels:
-    prepared, statistics, floor, size = row
-    return update(prepared, statistics, size, floor)
-
-
-def update(prepared: Prepared, statistics: Statistics, step: float, floor: float) -> Kernels:
+def update(step: float, prepared: Prepared, statistics: Statistics, floor: float) -> Kernels:
     """One step of extended Baum-Welch for a block.
 
     D_k begins at ``step`` times the mass under the posterior and is doubled until no variance

@@ -13,7 +13,7 @@ S is additive over batches, threads and machines; the M-step needs nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,14 +25,22 @@ from pskem.engine._kernels import Kernels, Prepared, prepare
 from pskem.engine._moments import estimate
 from pskem.engine._parallel import Mapper
 from pskem.engine._sources import Batch, Source, Total, cut, tile_size
-from pskem.engine._statistics import OwnClass, Statistics, Summarise
-from pskem.structures import FloatArray, SecondMoments, Structure
+from pskem.engine._statistics import Statistics, Summarise
+from pskem.engine._targets import OwnClass
+from pskem.structures import (
+    FloatArray,
+    Gaussians,
+    SecondMoments,
+    Structure,
+    pool,
+    replace_kernels,
+    shrink,
+)
 
 __all__ = [
     "Expectation",
     "Health",
     "Pass",
-    "Prepare",
     "Regulariser",
     "auxiliary",
     "em_pass",
@@ -89,27 +97,11 @@ def em_pass(
     parallel_map: Mapper,
 ) -> Pass:
     """One EM pass over all blocks."""
-    prepared = parallel_map(Prepare(structure, source.dtype), kernels)
+    prepared = parallel_map(partial(prepare, structure, dtype=source.dtype), kernels)
     summary = source.fold(Summarise(tuple(prepared), OwnClass()))
-    rows = list(zip(prepared, summary.blocks, regularisers, strict=True))
-    outcomes = parallel_map(_maximise, rows)
+    outcomes = parallel_map(maximisation, prepared, summary.blocks, regularisers)
     updated, health = zip(*outcomes, strict=True)
     return Pass(summary.value, list(updated), list(health))
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """Kernels made ready for samples of a given precision."""
-
-    structure: Structure
-    dtype: np.dtype[np.floating]
-
-    def __call__(self, kernels: Kernels) -> Prepared:
-        return prepare(self.structure, kernels, self.dtype)
-
-
-def _maximise(row: tuple[Prepared, Statistics, Regulariser]) -> tuple[Kernels, Health]:
-    return maximisation(*row)
 
 
 def maximisation(
@@ -124,9 +116,11 @@ def maximisation(
     """
     structure, before = prepared.structure, prepared.kernels
     moments = statistics.moments(prepared)
-    weights = statistics.gained / statistics.gained.sum(axis=1, keepdims=True)  # eq. (skempi)
+    gained = statistics.gained
+    weights = gained / gained.sum(axis=1, keepdims=True)  # Pulford (2022), eq. (skempi)
     empty = moments.masses <= EMPTY * moments.masses.sum()
-    if empty.any():
+    vanished = bool(empty.any())
+    if vanished:
         own, common = moments.second
         moments = moments._replace(
             masses=np.where(empty, 0.0, moments.masses),
@@ -135,10 +129,12 @@ def maximisation(
         )
     means, covariances = estimate(structure, moments)
     if regulariser.shrinkage > 0.0:
-        target = structure.pool(covariances, moments.masses, regulariser.diagonal)
-        covariances = structure.shrink(covariances, moments.masses, target, regulariser.shrinkage)
-    means = np.where(empty[:, None], before.means, means)
-    covariances = structure.storage.keep(empty, before.covariances, covariances)
+        masses, pseudo = moments.masses, regulariser.shrinkage
+        target = pool(structure, covariances, masses, regulariser.diagonal)
+        covariances = shrink(structure, covariances, masses, target, pseudo)
+    if vanished:
+        found = Gaussians(means, covariances)
+        means, covariances = replace_kernels(structure, empty, before.gaussians, found)
     covariances, collapsed = structure.floor(covariances, regulariser.floor)
     return Kernels(weights, means, covariances), Health(empty, collapsed)
 
@@ -164,19 +160,13 @@ def expectation(prepared: Prepared, X: FloatArray, bounds: NDArray[np.intp]) -> 
     return Expectation(W, log_q)
 
 
-@dataclass(frozen=True)
-class _Auxiliary:
-    before: Prepared
-    after: Prepared
-    block: int
-
-    def __call__(self, batch: Batch) -> Total:
-        X = batch.X[self.block]
-        W = expectation(self.before, X, batch.bounds).responsibilities
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(self.after.kernels.weights)[batch.labels].T  # (K, n)
-        log_joint = self.after.log_densities(X) + log_weights
-        return Total((np.array(np.sum(W * log_joint, where=W > 0.0)),))
+def _auxiliary(before: Prepared, after: Prepared, block: int, batch: Batch) -> Total:
+    X = batch.X[block]
+    W = expectation(before, X, batch.bounds).responsibilities
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(after.kernels.weights)[batch.labels].T  # (K, n)
+    log_joint = after.log_densities(X) + log_weights
+    return Total((np.array(np.sum(W * log_joint, where=W > 0.0)),))
 
 
 def auxiliary(
@@ -210,5 +200,5 @@ def auxiliary(
         -inf where Theta gives no weight to an association that Theta_0 holds possible.
     """
     before, after = (prepare(structure, k, np.dtype(np.float64)) for k in (kernels_before, kernels))
-    (total,) = source.fold(_Auxiliary(before, after, block)).arrays
+    (total,) = source.fold(partial(_auxiliary, before, after, block)).arrays
     return float(total)

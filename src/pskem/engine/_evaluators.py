@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.structures import FloatArray, Natural, OneByOne, Structure
+from pskem.structures import FloatArray, Natural, Structure, WithoutPhi
 
 __all__ = ["Centred", "Evaluator", "KernelByKernel", "Product", "Scratch", "Terms"]
 
@@ -100,7 +100,7 @@ class Product(NamedTuple):
 class KernelByKernel(NamedTuple):
     """Products with the matrix of each kernel, without phi."""
 
-    forms: OneByOne
+    forms: WithoutPhi
     active: NDArray[np.intp]
     theta: FloatArray  # (K', d + c)
     d: int

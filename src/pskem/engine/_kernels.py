@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pskem.engine._coordinates import CHUNK
 from pskem.engine._evaluators import Centred, Evaluator, KernelByKernel, Product, Scratch
 from pskem.engine._moments import Frame
-from pskem.structures import FloatArray, Gaussians, Natural, Structure
+from pskem.structures import FloatArray, Gaussians, Natural, Structure, marginal
 
 __all__ = ["Kernels", "Prepared", "prepare"]
 
@@ -77,14 +77,19 @@ class Prepared(NamedTuple):
         theta = np.hstack([natural.theta[active], constants]).astype(self.dtype, copy=False)
         few = m >= MANY_FEATURES and len(active) <= FEW_KERNELS
         base: Evaluator
-        if few and self.structure.one_by_one is not None:
-            base = KernelByKernel(self.structure.one_by_one, active, theta, natural.theta.shape[1])
+        if few and self.structure.without_phi is not None:
+            base = KernelByKernel(self.structure.without_phi, active, theta, natural.theta.shape[1])
         else:
             base = Product(self.structure, natural, active, theta, natural.theta.shape[1])
         apart = np.flatnonzero(self.centred[active])
         if not apart.size:
             return base
         return Centred(base, self.structure, natural, theta, apart, self.frame.origins[active])
+
+    def marginal(self, observed: NDArray[np.bool_]) -> Prepared:
+        """The kernels of the observed features (m,) alone."""
+        kept = marginal(self.structure, self.kernels.gaussians, observed)
+        return prepare(self.structure, Kernels(self.kernels.weights, *kept), self.dtype)
 
     def log_densities(self, X: FloatArray) -> FloatArray:
         """log N(x_n; mu_k, P_k), (K, n), for X (m, n), in double precision."""
@@ -105,9 +110,10 @@ def prepare(structure: Structure, kernels: Kernels, dtype: np.dtype[np.floating]
     if np.any(loss * np.finfo(dtype).eps > TOLERATED_ERROR[dtype]):
         dtype = np.dtype(np.float64)
     lossy = natural.cancellation * np.finfo(dtype).eps > TOLERATED_ERROR[dtype]
-    near = np.clip(kernels.means, -FARTHEST_ORIGIN, FARTHEST_ORIGIN)
-    origins = np.where(lossy[:, None], near, 0.0)
+    origins = np.zeros_like(kernels.means)
     if lossy.any():
+        near = np.clip(kernels.means, -FARTHEST_ORIGIN, FARTHEST_ORIGIN)
+        origins[lossy] = near[lossy]
         natural = structure.natural(kernels.means - origins, kernels.covariances)
     with np.errstate(divide="ignore"):
         log_weights = np.maximum(np.log(kernels.weights), LOG_ZERO[dtype])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,28 +34,17 @@ def _extremes(batch: Batch) -> Extremes:
     )
 
 
-@dataclass(frozen=True)
-class _Sums:
+def _sums(units: list[FloatArray], batch: Batch) -> Total:
     """Sums of x / unit, each (m,)."""
-
-    units: list[FloatArray]
-
-    def __call__(self, batch: Batch) -> Total:
-        pairs = zip(batch.X, self.units, strict=True)
-        return Total(tuple((X / unit[:, None]).sum(axis=1, dtype=np.float64) for X, unit in pairs))
+    pairs = zip(batch.X, units, strict=True)
+    return Total(tuple((X / unit[:, None]).sum(axis=1, dtype=np.float64) for X, unit in pairs))
 
 
-@dataclass(frozen=True)
-class _Squares:
+def _squares(units: list[FloatArray], shifts: list[FloatArray], batch: Batch) -> Total:
     """Sums of ((x - shift) / unit)^2, each (m,)."""
-
-    units: list[FloatArray]
-    shifts: list[FloatArray]
-
-    def __call__(self, batch: Batch) -> Total:
-        rows = zip(batch.X, self.units, self.shifts, strict=True)
-        deviations = (X / unit[:, None] - (shift / unit)[:, None] for X, unit, shift in rows)
-        return Total(tuple(np.square(part, dtype=np.float64).sum(axis=1) for part in deviations))
+    rows = zip(batch.X, units, shifts, strict=True)
+    deviations = (X / unit[:, None] - (shift / unit)[:, None] for X, unit, shift in rows)
+    return Total(tuple(np.square(part, dtype=np.float64).sum(axis=1) for part in deviations))
 
 
 def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
@@ -68,11 +57,11 @@ def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
     largest = [np.maximum(np.abs(a), np.abs(b)) for a, b in zip(low, high, strict=True)]
     # Dividing by the largest value first keeps sums and squares of huge values finite.
     units = [np.where(values > 0.0, values, 1.0).astype(source.dtype) for values in largest]
-    sums = source.fold(_Sums(units)).arrays
+    sums = source.fold(partial(_sums, units)).arrays
     means = [total / N * unit for total, unit in zip(sums, units, strict=True)]
     limits = zip(means, low, high, strict=True)
     shifts = [np.clip(mean, a, b).astype(source.dtype) for mean, a, b in limits]
-    squares = source.fold(_Squares(units, shifts)).arrays
+    squares = source.fold(partial(_squares, units, shifts)).arrays
     found = []
     for shift, unit, square in zip(shifts, units, squares, strict=True):
         spread = np.sqrt(square / N) * unit.astype(np.float64)

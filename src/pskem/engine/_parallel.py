@@ -20,10 +20,9 @@ from threadpoolctl import ThreadpoolController
 __all__ = ["Mapper", "n_threads", "serial_map", "workers"]
 
 T = TypeVar("T")
-S = TypeVar("S")
 
-#: map(function, items), in order, perhaps in parallel.
-Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+#: map(function, *iterables), in order, perhaps in parallel.
+Mapper = Callable[..., list[Any]]
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -50,18 +49,18 @@ def workers(n_jobs: int | None) -> Iterator[Mapper]:
             return
         with ThreadPoolExecutor(count, "pskem", initializer=_limit_own_blas) as pool:
 
-            def parallel_map(function: Callable[[T], S], items: Iterable[T]) -> list[S]:
-                tasks = list(items)
+            def parallel_map(function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
+                tasks = list(zip(*iterables, strict=True))
                 if len(tasks) == 1:  # handing over one task costs more than it can gain
-                    return [function(tasks[0])]
-                return list(pool.map(function, tasks))
+                    return [function(*tasks[0])]
+                return list(pool.map(function, *zip(*tasks, strict=True)))
 
             yield parallel_map
 
 
-def serial_map(function: Callable[[T], S], items: Iterable[T]) -> list[S]:
-    """One item after the other."""
-    return [function(item) for item in items]
+def serial_map(function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
+    """One task after the other."""
+    return [function(*task) for task in zip(*iterables, strict=True)]
 
 
 def _limit_own_blas() -> None:

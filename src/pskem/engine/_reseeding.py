@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine._em import expectation
 from pskem.engine._kernels import Kernels, Prepared, prepare
-from pskem.engine._sources import Batch, Gathered, Source
-from pskem.structures import FloatArray, Structure
+from pskem.engine._sources import Batch, Gathered, Source, take
+from pskem.structures import FloatArray, Gaussians, Structure, pool, replace_kernels
 
 __all__ = ["best_weight", "reseed"]
 
@@ -18,42 +18,16 @@ __all__ = ["best_weight", "reseed"]
 MOST_PLACES = 5
 
 
-@dataclass(frozen=True)
-class _Explain:
+def _explain(prepared: Prepared, block: int, batch: Batch) -> Gathered:
     """log p(x|c) of each sample under a block, and its class."""
-
-    prepared: Prepared
-    block: int
-
-    def __call__(self, batch: Batch) -> Gathered:
-        found = expectation(self.prepared, batch.X[self.block], batch.bounds)
-        return Gathered(((found.log_likelihoods, batch.labels),))
+    found = expectation(prepared, batch.X[block], batch.bounds)
+    return Gathered(((found.log_likelihoods, batch.labels),))
 
 
-@dataclass(frozen=True)
-class _Fetch:
-    """One sample of a block, by its place in the source: (m, 1)."""
-
-    block: int
-    place: int
-
-    def __call__(self, batch: Batch) -> Gathered:
-        at = self.place - batch.first
-        here = slice(at, at + 1) if 0 <= at < batch.n_samples else slice(0, 0)
-        return Gathered(((batch.X[self.block][:, here],),))
-
-
-@dataclass(frozen=True)
-class _Density:
+def _density(prepared: Prepared, block: int, label: int, batch: Batch) -> Gathered:
     """Log density of one kernel, of a class's samples: (n,)."""
-
-    prepared: Prepared
-    block: int
-    label: int
-
-    def __call__(self, batch: Batch) -> Gathered:
-        own = slice(*batch.bounds[self.label : self.label + 2])
-        return Gathered(((self.prepared.log_densities(batch.X[self.block][:, own])[0],),))
+    own = slice(*batch.bounds[label : label + 2])
+    return Gathered(((prepared.log_densities(batch.X[block][:, own])[0],),))
 
 
 def reseed(
@@ -71,9 +45,9 @@ def reseed(
     weight that raises the likelihood most; a place at which no weight does is passed over.
     """
     prepared = prepare(structure, kernels, np.dtype(np.float64))
-    log_q, labels = source.fold(_Explain(prepared, block)).arrays
+    log_q, labels = source.fold(partial(_explain, prepared, block)).arrays
     masses = np.where(empty, 0.0, source.counts.astype(np.float64) @ kernels.weights)
-    common = structure.pool(kernels.covariances, masses, diagonal=False)
+    common = pool(structure, kernels.covariances, masses, diagonal=False)
     weights, means = kernels.weights.copy(), kernels.means.copy()
     tried = np.zeros(len(labels), dtype=bool)
     still = empty.copy()
@@ -86,10 +60,10 @@ def reseed(
             worst = int(np.argmin(np.where(open_, log_q, np.inf)))
             tried[worst] = True
             j = int(labels[worst])
-            (place,) = source.fold(_Fetch(block, worst)).arrays
+            place, _ = source.fold(partial(take, [(block, np.array([worst]))])).arrays
             alone = Kernels(np.ones((1, 1)), place.T.astype(np.float64), covariance)
-            density = _Density(prepare(structure, alone, np.dtype(np.float64)), block, j)
-            (log_density,) = source.fold(density).arrays
+            ready = prepare(structure, alone, np.dtype(np.float64))
+            (log_density,) = source.fold(partial(_density, ready, block, j)).arrays
             own = labels == j
             ratios = np.exp(np.minimum(log_density - log_q[own], 700.0))
             weight = best_weight(ratios)
@@ -100,8 +74,9 @@ def reseed(
                 log_q[own] += np.log1p(weight * (ratios - 1.0))
                 still[k] = False
                 break
-    covariances = structure.storage.keep(empty & ~still, common, kernels.covariances)
-    return Kernels(weights, means, covariances), still
+    moved, before = Gaussians(means, common), kernels.gaussians
+    placed = replace_kernels(structure, empty & ~still, moved, before)
+    return Kernels(weights, *placed), still
 
 
 def best_weight(ratios: FloatArray) -> float:

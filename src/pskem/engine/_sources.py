@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from itertools import pairwise, product
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,13 @@ __all__ = [
     "Additive",
     "ArraySource",
     "Batch",
+    "Divisible",
     "Gathered",
     "Source",
     "Tile",
     "Total",
-    "canonical_order",
     "cut",
+    "take",
     "tile_size",
 ]
 
@@ -39,11 +40,6 @@ SMALLEST_TILE = 256
 #: finish together.
 BATCH = 8192
 MIN_BATCHES = 32
-#: Of the 52 bits of a mantissa, those that the order of samples goes without, so that 10 are left;
-#: and what is nothing beside the largest value of a row. Rounding reaches about 2^-48. A value lies
-#: so close to the border between two rounded ones with a chance of about 2^-32.
-DROPPED_BITS = 42
-NEGLIGIBLE = 2.0**-40
 
 
 class Batch(NamedTuple):
@@ -53,12 +49,14 @@ class Batch(NamedTuple):
     bounds : (L + 1,), where each class begins
     first : place of the first sample in the source
     weights : (n,), how much each sample counts; None if all count alike
+    observed : (m,) bool per block, the features that X has of it; None if it has all
     """
 
     X: tuple[FloatArray, ...]
     bounds: NDArray[np.intp]
     first: int = 0
     weights: FloatArray | None = None
+    observed: tuple[NDArray[np.bool_], ...] | None = None
 
     @property
     def n_samples(self) -> int:
@@ -98,21 +96,19 @@ class Source(Protocol):
         ...
 
 
-@runtime_checkable
-class Divisible(Protocol):
+class Divisible:
     """A function whose work on a batch can be done in parts, at the same time."""
 
     def divide(self) -> Sequence[Callable[[Batch], Any]]:
         """Functions that do the parts."""
-        ...
+        raise NotImplementedError
 
     def join(self, totals: Sequence[Any]) -> Any:
         """The whole, from what the parts have summed up to."""
-        ...
+        raise NotImplementedError
 
 
-def _apply(task: tuple[Callable[[Batch], T], Batch]) -> T:
-    function, batch = task
+def _apply(function: Callable[[Batch], T], batch: Batch) -> T:
     return function(batch)
 
 
@@ -141,6 +137,20 @@ class Gathered(NamedTuple):
     def arrays(self) -> list[NDArray[Any]]:
         """The arrays of all samples."""
         return [np.concatenate(column, axis=-1) for column in zip(*self.parts, strict=True)]
+
+
+def take(places: Sequence[tuple[int, NDArray[np.intp]]], batch: Batch) -> Gathered:
+    """Samples (m, n) and their classes (n,) of some blocks, by their sorted places in the source.
+
+    places : blocks, and the places wanted of each
+    """
+    labels = batch.labels
+    found: list[NDArray[Any]] = []
+    for block, wanted in places:
+        low, high = np.searchsorted(wanted, (batch.first, batch.first + batch.n_samples))
+        here = wanted[low:high] - batch.first
+        found += [batch.X[block][:, here], labels[here]]
+    return Gathered((tuple(found),))
 
 
 class Tile(NamedTuple):
@@ -218,6 +228,7 @@ class ArraySource:
     ) -> None:
         self.X = tuple(X)
         self.bounds = bounds
+        self.counts = np.diff(bounds)
         self.weights = weights
         self._map = parallel_map
         size = tile_size(max(len(part) for part in self.X))
@@ -250,19 +261,17 @@ class ArraySource:
         return cls(np.split(data, ends[:-1]), bounds, parallel_map)
 
     @property
-    def counts(self) -> NDArray[np.intp]:
-        return np.diff(self.bounds)
-
-    @property
     def dtype(self) -> np.dtype[np.floating]:
         return self.X[0].dtype
 
     def fold(self, function: Callable[[Batch], T]) -> T:
-        parts = function.divide() if isinstance(function, Divisible) else [function]
-        found = self._map(_apply, product(parts, self._batches))
+        whole = function if isinstance(function, Divisible) else None
+        parts = [function] if whole is None else whole.divide()
         n = len(self._batches)
+        repeated = [part for part in parts for _ in range(n)]
+        found = self._map(_apply, repeated, self._batches * len(parts))
         totals = [reduce(_merge, found[i : i + n]) for i in range(0, len(found), n)]
-        return function.join(totals) if isinstance(function, Divisible) else totals[0]
+        return totals[0] if whole is None else whole.join(totals)
 
     def standardise(self, coordinates: Sequence[Coordinates]) -> Self:
         """The same samples in these coordinates. Overwrites the arrays."""
@@ -276,52 +285,3 @@ class ArraySource:
         bounds = np.clip(self.bounds, start, stop) - start
         weights = None if self.weights is None else self.weights[start:stop]
         return Batch(tuple(part[:, start:stop] for part in self.X), bounds, start, weights)
-
-
-def canonical_order(X: FloatArray, labels: NDArray[np.intp]) -> NDArray[np.intp]:
-    """An order of the samples, by class and then by a hash of the row, that the rows alone decide.
-
-    Everything random in a fit draws on this order, so a permutation of the rows of X, (N, M),
-    does not change the fit. It is also the sorting by class that the engine needs. Last bits, which
-    are another processor's if a matrix product made X, do not change it either: all of them count
-    only between rows that are the same to 3 digits.
-    """
-    coarse = np.zeros(len(X), dtype=np.uint64)
-    for low in range(0, len(X), CHUNK):
-        columns = X[low : low + CHUNK].T.astype(np.float64, order="C")
-        # What should be zero, but for rounding, is zero.
-        sizes = np.abs(columns)
-        columns *= sizes >= NEGLIGIBLE * sizes.max(axis=0)
-        _hash_columns(columns, coarse[low : low + CHUNK], DROPPED_BITS)
-    order = np.lexsort((coarse, labels))
-    same = (np.diff(coarse[order]) == 0) & (np.diff(labels[order]) == 0)
-    if not same.any():
-        return order
-    exact = np.zeros(len(X), dtype=np.uint64)
-    alike = order[np.append(same, False) | np.insert(same, 0, False)]
-    for low in range(0, len(alike), CHUNK):
-        part = alike[low : low + CHUNK]
-        key = np.zeros(len(part), dtype=np.uint64)
-        _hash_columns(X[part].T.astype(np.float64, order="C"), key)
-        exact[part] = key
-    return np.lexsort((exact, coarse, labels))
-
-
-def _hash_columns(columns: FloatArray, key: NDArray[np.uint64], dropped: int = 0) -> None:
-    """Mix values (M, n), which are overwritten, rounded by so many bits, into keys (n,)."""
-    columns += 0.0  # -0.0 becomes 0.0
-    bits = columns.view(np.uint64)
-    if dropped:
-        bits += np.uint64(1 << (dropped - 1))
-        bits >>= np.uint64(dropped)
-    for column in bits:
-        # The mixing steps of splitmix64 (Steele, Lea & Flood, 2014): every bit of the value
-        # reaches every bit of the key, which a plain weighted sum does not give for floats
-        # with short mantissas.
-        key ^= column
-        key += np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(30)
-        key *= np.uint64(0xBF58476D1CE4E5B9)
-        key ^= key >> np.uint64(27)
-        key *= np.uint64(0x94D049BB133111EB)
-        key ^= key >> np.uint64(31)

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._prediction import FittedModel, all_or_nothing, validated
-from pskem.model import Criteria
 from pskem.structures import FloatArray
 from pskem.training import (
     CallbackSupportMixin,
@@ -164,7 +163,7 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
             return settings
         accepted = [(self.n_components,)]
         weights = checks.check_shape("Start.weights", given.weights, accepted, "(n_components,)")
-        return replace(settings, given=replace(given, weights=weights[None]))
+        return settings._replace(given=replace(given, weights=weights[None]))
 
     @property
     def weights_(self) -> FloatArray:
@@ -243,32 +242,5 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         X, components = self.model_.draw(labels, self.n_features_in_, rng)
         return X, components[:, 0]
 
-    def aic(self, X: Any) -> float:
-        """Akaike's information criterion; lower is better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        aic : float
-        """
-        return self._criteria(X).aic
-
-    def bic(self, X: Any) -> float:
-        """Bayesian information criterion; lower is better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        bic : float
-        """
-        return self._criteria(X).bic
-
-    def _criteria(self, X: Any) -> Criteria:
-        log_densities = self.score_samples(X)
-        return self.model_.criteria(float(log_densities.sum()), len(log_densities))
+    def _log_likelihood(self, X: Any, y: Any) -> FloatArray:
+        return self.score_samples(X)

@@ -14,19 +14,10 @@ from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.estimators._prediction import PosteriorMixin, validated
-from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
 
 __all__ = ["PartitionEnsemble"]
-
-
-def _same(one: Model, other: Model) -> bool:
-    pairs = zip(one.blocks, other.blocks, strict=True)
-    return all(
-        np.array_equal(a.features, b.features) and np.array_equal(a.means, b.means)
-        for a, b in pairs
-    )
 
 
 class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
@@ -111,9 +102,8 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         members = self._members()
         for member in members:
             member.fit(X, y, X_val=X_val, y_val=y_val)
-        if len(members) > 1 and all(
-            _same(members[0].model_, member.model_) for member in members[1:]
-        ):
+        models = [member.model_ for member in members]
+        if len(models) > 1 and all(models[0].same_kernels(model) for model in models[1:]):
             warnings.warn(
                 f"All {len(members)} members are the same model: their blocks and starts leave"
                 " nothing to chance, and they hold out nothing. Use partition='random' and give the"

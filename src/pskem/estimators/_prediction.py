@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from pskem import checks
 from pskem.engine import workers
-from pskem.model import HELD, Block, Criteria, Model
+from pskem.model import HELD, Block, InformationCriteria, Model
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
 
@@ -130,6 +130,44 @@ class FittedModel:
         X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
             return self.model_.log_density(X, parallel_map)
+
+    def _log_likelihood(self, X: Any, y: Any) -> FloatArray:
+        """log p(x|c) of the samples' own classes, (n,)."""
+        raise NotImplementedError
+
+    def _criteria(self, X: Any, y: Any) -> InformationCriteria:
+        log_likelihood = self._log_likelihood(X, y)
+        return self.model_.criteria(float(log_likelihood.sum()), len(log_likelihood))
+
+    def aic(self, X: Any, y: Any = None) -> float:
+        """Akaike's information criterion of log p(X|C); lower is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            A density ignores it.
+
+        Returns
+        -------
+        aic : float
+        """
+        return self._criteria(X, y).aic
+
+    def bic(self, X: Any, y: Any = None) -> float:
+        """Bayesian information criterion of log p(X|C); lower is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            A density ignores it.
+
+        Returns
+        -------
+        bic : float
+        """
+        return self._criteria(X, y).bic
 
 
 class ModelPredictor(FittedModel, PosteriorMixin):
@@ -288,39 +326,10 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         X, _ = self.model_.draw(labels, self.n_features_in_, rng)
         return X, self.classes_[labels]
 
-    def _criteria(self, X: Any, y: Any) -> Criteria:
+    def _log_likelihood(self, X: Any, y: Any) -> FloatArray:
         log_likelihood = self.class_log_likelihood(X)
         labels = self._known(log_likelihood, y)
-        own = log_likelihood[np.arange(len(labels)), labels]
-        return self.model_.criteria(float(own.sum()), len(labels))  # of log p(X | C)
-
-    def aic(self, X: Any, y: Any) -> float:
-        """Akaike's information criterion of log p(X|C); lower is better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        aic : float
-        """
-        return self._criteria(X, y).aic
-
-    def bic(self, X: Any, y: Any) -> float:
-        """Bayesian information criterion of log p(X|C); lower is better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        bic : float
-        """
-        return self._criteria(X, y).bic
+        return log_likelihood[np.arange(len(labels)), labels]
 
     def expand(self) -> Block:
         """The equivalent unpartitioned mixture, with one component per choice of kernels.

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PLAIN_KINDS", "ArrayError", "from_bytes", "layout_of", "to_bytes", "with_layout"]
-
 #: Kinds of plain values: booleans, integers, floats, text and bytes.
 PLAIN_KINDS = "biufUS"
 #: Largest memory of a view, relative to its content.
 SPARSEST = 64
 
 
-class ArrayError(ValueError):
-    """The bytes are not a plain array."""
+class CodecError(ValueError):
+    """A value cannot be stored in a model file, or a file holds an invalid one."""
 
 
 def to_bytes(array: NDArray[Any]) -> bytes:
@@ -27,16 +25,16 @@ def to_bytes(array: NDArray[Any]) -> bytes:
     return stream.getvalue()
 
 
-def from_bytes(content: bytes) -> NDArray[Any]:
+def from_bytes(content: bytes, name: str) -> NDArray[Any]:
     """Read an array, after checking that its size is what its header says."""
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
-        raise ArrayError("is of another version")
+        raise CodecError(f"{name} is of another version")
     shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     size = math.prod(shape)
     plain = dtype.kind in PLAIN_KINDS and (dtype.itemsize > 0 or size <= 1)
     if not plain or size * dtype.itemsize != len(content) - stream.tell():
-        raise ArrayError(f"is not {dtype} of shape {shape}")
+        raise CodecError(f"{name} is not {dtype} of shape {shape}")
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)
 
@@ -69,7 +67,7 @@ def with_layout(array: NDArray[Any], strides: Any) -> NDArray[Any]:
     """Copy the values to an array with these strides."""
     whole = isinstance(strides, list) and all(type(stride) is int for stride in strides)
     if not whole or not _can_have(array, strides):
-        raise ArrayError(f"cannot have the strides {strides!r}")
+        raise CodecError(f"an array cannot have the strides {strides!r}")
     steps = [(n - 1) * stride for n, stride in zip(array.shape, strides, strict=True)]
     memory = np.zeros(sum(map(abs, steps)) + array.itemsize, dtype=np.uint8)
     # A negative stride starts at the end of its axis.

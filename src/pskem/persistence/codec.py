@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.persistence.arrays import PLAIN_KINDS, layout_of, with_layout
+from pskem.persistence.arrays import PLAIN_KINDS, CodecError, layout_of, with_layout
 from pskem.persistence.types import VALUES, field_names, known_name, known_type
-
-__all__ = ["CodecError", "Tree", "decode", "encode"]
 
 #: None, bool, int, str, finite float, list of trees, or {tag: ...} for everything else.
 Tree = Any
 
 #: Number types that scikit-learn takes as parameters.
 NUMBER_TYPES: dict[str, type[Any]] = {
-    "float": float,
-    "int": int,
-    "float64": np.float64,
-    "float32": np.float32,
-    "int64": np.int64,
-    "int32": np.int32,
+    kind.__name__: kind for kind in (float, int, np.float64, np.float32, np.int64, np.int32)
 }
+#: How NumPy writes the types of plain values, and of objects.
+PLAIN_DTYPE = re.compile(rf".[{PLAIN_KINDS}]\d+|\|O")
 #: Attributes that belong to a process, not to a model.
 TRANSIENT = frozenset({"_skl_callbacks", "_callback_fit_ctx", "_parent_callback_ctx"})
 DEEPEST = 50
-
-
-class CodecError(ValueError):
-    """A value cannot be stored in a model file, or a file holds an invalid one."""
 
 
 def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: int = 0) -> Tree:
@@ -62,10 +53,8 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
     # Objects as a type are harmless: it says what an estimator was given, not what is in the file.
     if isinstance(value, np.dtype) and value.kind in PLAIN_KINDS + "O":
         return {"dtype": value.str}
-    if isinstance(value, type):
-        name = next((name for name, known in NUMBER_TYPES.items() if known is value), None)
-        if name is not None:
-            return {"type": name}
+    if isinstance(value, type) and value in NUMBER_TYPES.values():
+        return {"type": value.__name__}
     if isinstance(value, np.generic) and value.dtype.kind in PLAIN_KINDS:
         return {"scalar": _append(np.asarray(value), arrays)}
     if kind is np.ndarray and value.dtype.kind in PLAIN_KINDS:
@@ -78,10 +67,9 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
     if kind is np.random.RandomState:
         _, keys, position, has_gauss, gauss = value.get_state(legacy=True)
         return {"random_state": [_append(keys, arrays), position, has_gauss, gauss]}
-    for tag, known in VALUES.items():
-        if kind is known:
-            state = {name: getattr(value, name) for name in field_names(known)}
-            return {tag: {name: inner(part, f".{name}") for name, part in state.items()}}
+    if VALUES.get(kind.__name__) is kind:
+        state = {name: getattr(value, name) for name in field_names(kind)}
+        return {kind.__name__: {name: inner(part, f".{name}") for name, part in state.items()}}
     name = known_name(value)
     if name is not None:
         state = {key: part for key, part in vars(value).items() if key not in TRANSIENT}
@@ -120,7 +108,11 @@ def _check_estimator(name: str, state: dict[str, Any], where: str) -> None:
         )
 
 
-def decode(tree: Tree, arrays: list[NDArray[Any] | None], depth: int = 0) -> Any:
+#: Each array is taken once and then replaced by None.
+Arrays = list[NDArray[Any] | None]
+
+
+def decode(tree: Tree, arrays: Arrays, depth: int = 0) -> Any:
     """Value of a tree. Raises CodecError for trees that :func:`encode` cannot produce."""
     if depth > DEEPEST:
         raise CodecError("it is nested too deeply")
@@ -134,19 +126,42 @@ def decode(tree: Tree, arrays: list[NDArray[Any] | None], depth: int = 0) -> Any
         return [inner(part) for part in tree]
     if not isinstance(tree, dict) or not tree:
         raise CodecError(f"it holds {str(tree)[:60]!r}")
-    tag = next(iter(tree))
-    decoder = _DECODERS.get(tag)
-    if decoder is None:
-        raise CodecError(f"it holds something of the unknown kind {tag!r}")
-    return decoder(tree, arrays, inner)
+    tag, content = next(iter(tree.items()))
+    match tag:
+        case "tuple":
+            return tuple(inner(part) for part in content)
+        case "dict":
+            return {inner(key): inner(value) for key, value in content}
+        case "slice":
+            return slice(*(inner(part) for part in content))
+        case "float" if content in ("nan", "inf", "-inf"):
+            return float(content)
+        case "dtype" if PLAIN_DTYPE.fullmatch(content):
+            return np.dtype(content)
+        case "type" if content in NUMBER_TYPES:
+            return NUMBER_TYPES[content]
+        case "scalar":
+            return _take(content, arrays)[()]
+        case "array":
+            array = _take(content, arrays)
+            return with_layout(array, tree["strides"]) if "strides" in tree else array
+        case "objects":
+            result = np.empty(len(content), dtype=object)
+            result[:] = [inner(part) for part in content]
+            return result.reshape([int(side) for side in tree["shape"]])
+        case "random_state":
+            return _random_state(content, arrays)
+        case "estimator":
+            return _estimator(content, {key: inner(part) for key, part in tree["state"].items()})
+        case _ if tag in VALUES:
+            state = {name: inner(part) for name, part in content.items()}
+            if set(state) == set(field_names(VALUES[tag])):
+                return VALUES[tag](**state)
+            raise CodecError(f"it holds a {tag} with {', '.join(sorted(state))}")
+    raise CodecError(f"it holds {tag!r}: {str(content)[:60]!r}, which is unknown")
 
 
-Inner = Callable[[Tree], Any]
-#: Each array is taken once and then replaced by None.
-Arrays = list[NDArray[Any] | None]
-
-
-def _array(index: Any, arrays: Arrays) -> NDArray[Any]:
+def _take(index: Any, arrays: Arrays) -> NDArray[Any]:
     if type(index) is not int or not 0 <= index < len(arrays):
         raise CodecError(f"it refers to array {index!r} of {len(arrays)}")
     array, arrays[index] = arrays[index], None
@@ -155,65 +170,20 @@ def _array(index: Any, arrays: Arrays) -> NDArray[Any]:
     return array
 
 
-def _decode_array(tree: Any, arrays: Arrays, inner: Inner) -> NDArray[Any]:
-    array = _array(tree["array"], arrays)
-    return with_layout(array, tree["strides"]) if "strides" in tree else array
-
-
-def _decode_float(tree: Any, arrays: Arrays, inner: Inner) -> float:
-    if tree["float"] not in ("nan", "inf", "-inf"):
-        raise CodecError(f"it holds the number {tree['float']!r}")
-    return float(tree["float"])
-
-
-def _decode_dict(tree: Any, arrays: Arrays, inner: Inner) -> dict[Any, Any]:
-    return {inner(key): inner(value) for key, value in tree["dict"]}
-
-
-def _decode_dtype(tree: Any, arrays: Arrays, inner: Inner) -> np.dtype[Any]:
-    text = str(tree["dtype"])
-    plain = len(text) > 2 and text[1] in PLAIN_KINDS and text[2:].isdigit()
-    if not plain and text != "|O":
-        raise CodecError(f"it holds the data type {text!r}")
-    return np.dtype(text)
-
-
-def _decode_type(tree: Any, arrays: Arrays, inner: Inner) -> type[Any]:
-    if tree["type"] not in NUMBER_TYPES:
-        raise CodecError(f"it holds the type {tree['type']!r}")
-    return NUMBER_TYPES[tree["type"]]
-
-
-def _decode_objects(tree: Any, arrays: Arrays, inner: Inner) -> NDArray[Any]:
-    result = np.empty(len(tree["objects"]), dtype=object)
-    result[:] = [inner(part) for part in tree["objects"]]
-    return result.reshape([int(side) for side in tree["shape"]])
-
-
-def _decode_random_state(tree: Any, arrays: Arrays, inner: Inner) -> np.random.RandomState:
-    index, position, has_gauss, gauss = tree["random_state"]
+def _random_state(content: Any, arrays: Arrays) -> np.random.RandomState:
+    index, position, has_gauss, gauss = content
     if position not in range(625) or has_gauss not in (0, 1):
         raise CodecError(f"it holds a random state at position {position!r}")
     state = np.random.RandomState()
-    state.set_state(("MT19937", _array(index, arrays), int(position), int(has_gauss), float(gauss)))
+    state.set_state(("MT19937", _take(index, arrays), int(position), int(has_gauss), float(gauss)))
     return state
 
 
-def _decode_value(tree: Any, arrays: Arrays, inner: Inner) -> Any:
-    tag = next(iter(tree))
-    state = {name: inner(part) for name, part in tree[tag].items()}
-    if set(state) != set(field_names(VALUES[tag])):
-        raise CodecError(f"it holds a {tag} with {', '.join(sorted(state))}")
-    return VALUES[tag](**state)
-
-
-def _decode_estimator(tree: Any, arrays: Arrays, inner: Inner) -> Any:
-    name = tree["estimator"]
+def _estimator(name: Any, state: dict[str, Any]) -> Any:
     cls = known_type(name) if isinstance(name, str) else None
     if cls is None:
         raise CodecError(f"it holds a {name!r}, which is not among the known estimators")
-    state = {str(key): inner(part) for key, part in tree["state"].items()}
-    _check_estimator(str(name), state, "it")
+    _check_estimator(name, state, "it")
     # Parameters that a later version of scikit-learn added get their defaults.
     for parameter in inspect.signature(cls).parameters.values():
         if parameter.name not in state and parameter.default is parameter.empty:
@@ -222,19 +192,3 @@ def _decode_estimator(tree: Any, arrays: Arrays, inner: Inner) -> Any:
     estimator: Any = object.__new__(cls)
     vars(estimator).update(state)
     return estimator
-
-
-_DECODERS: dict[str, Callable[[Any, Arrays, Inner], Any]] = {
-    "float": _decode_float,
-    "tuple": lambda tree, arrays, inner: tuple(inner(part) for part in tree["tuple"]),
-    "dict": _decode_dict,
-    "slice": lambda tree, arrays, inner: slice(*(inner(part) for part in tree["slice"])),
-    "dtype": _decode_dtype,
-    "type": _decode_type,
-    "scalar": lambda tree, arrays, inner: _array(tree["scalar"], arrays)[()],
-    "array": _decode_array,
-    "objects": _decode_objects,
-    "random_state": _decode_random_state,
-    "estimator": _decode_estimator,
-    **dict.fromkeys(VALUES, _decode_value),
-}

@@ -18,8 +18,8 @@ import sklearn
 from numpy.typing import NDArray
 
 from pskem.files import atomic_write, check_kind, check_place
-from pskem.persistence.arrays import ArrayError, from_bytes, to_bytes
-from pskem.persistence.codec import CodecError, Tree, decode, encode
+from pskem.persistence.arrays import CodecError, from_bytes, to_bytes
+from pskem.persistence.codec import Tree, decode, encode
 from pskem.persistence.types import known_name, stands_alone
 from pskem.version import __version__
 
@@ -63,12 +63,7 @@ class ModelFileError(ValueError):
 
 
 class Header(NamedTuple):
-    """Header of a model file.
-
-    format_version : int
-    versions : versions of Python, NumPy, scikit-learn and pskem that wrote it
-    metadata : the metadata given to :func:`save`
-    """
+    """Header of a model file: what wrote it, and the metadata that :func:`save` was given."""
 
     format_version: int
     versions: dict[str, str]
@@ -122,16 +117,10 @@ def save(
     tree = encode(model, arrays)
     if not stands_alone(model):
         raise CodecError(f"A model file holds an estimator, not a {type(model).__name__}.")
+    parts = {"versions": _versions(), "metadata": metadata or {}, "model": tree}
     try:
         manifest = json.dumps(
-            {
-                "format_version": FORMAT_VERSION,
-                "versions": _versions(),
-                "metadata": metadata or {},
-                "model": tree,
-            },
-            allow_nan=False,
-            ensure_ascii=False,
+            {"format_version": FORMAT_VERSION, **parts}, allow_nan=False, ensure_ascii=False
         )
     except (TypeError, ValueError) as error:
         raise CodecError(f"metadata must be plain values that JSON can hold: {error}.") from None
@@ -170,10 +159,6 @@ def load(path: Any, kind: type[Any] | None = None) -> Any:
         What the file should hold, such as SharedKernelClassifier or Pipeline. It also tells type
         checkers and editors what is returned.
 
-    Returns
-    -------
-    model : estimator
-
     Raises
     ------
     ModelFileError
@@ -205,18 +190,15 @@ def _estimator(path: Any, model: Any) -> Saved:
     if known_name(model) is None:
         name = type(model).__name__
         raise ModelFileError(f"{path} holds a bare {name}. Load it as that: load(path, {name}).")
-    estimator: Saved = model
-    return estimator
+    return model
 
 
 def _read(path: Any) -> tuple[Any, Header]:
     """Whatever a file holds, and what it says of itself."""
     header, tree, archive = _open(path)
     with archive, _refusing(path):
-        arrays: list[NDArray[Any] | None] = [
-            _array(archive, i) for i in range(len(archive.namelist()) - 1)
-        ]
-        model = decode(tree, arrays)
+        names = archive.namelist()[1:]
+        model = decode(tree, [from_bytes(archive.read(name), name) for name in names])
         if not stands_alone(model):
             raise CodecError("it holds no estimator")
     _warn_of_other_versions(path, header.versions)
@@ -224,17 +206,7 @@ def _read(path: Any) -> tuple[Any, Header]:
 
 
 def read_header(path: Any) -> Header:
-    """Read the header of a model file, without loading the model.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    header : Header
-        With `format_version`, `versions` and `metadata`.
-    """
+    """Read the header of a model file, without loading the model."""
     header, _, archive = _open(path)
     archive.close()
     return header
@@ -310,13 +282,6 @@ def _refusing(path: Any) -> Iterator[None]:
     except Exception as error:
         reason = str(error).rstrip(".")
         raise ModelFileError(f"{path} is not a valid model file: {reason}.") from None
-
-
-def _array(archive: zipfile.ZipFile, i: int) -> NDArray[Any]:
-    try:
-        return from_bytes(archive.read(_array_name(i)))
-    except ArrayError as error:
-        raise CodecError(f"array {i} {error}") from None
 
 
 def _digest(body: bytes) -> bytes:

@@ -12,29 +12,14 @@ from pskem.engine import Coordinates, Health, Kernels, Statistics, Step, Summary
 from pskem.model import Block, Model
 from pskem.training import Refined, Shrinkage, State, Verdict
 
-__all__ = ["VALUES", "field_names", "known_name", "known_type", "stands_alone"]
-
-#: Immutable values of ours that fitted models and trainings hold, by their tags.
+#: Immutable values of ours that fitted models and trainings hold, by their names.
 VALUES: dict[str, type[Any]] = {
-    "block": Block,
-    "class_kmeans": starts.ClassKMeans,
-    "coordinates": Coordinates,
-    "health": Health,
-    "kdtree": starts.KDTree,
-    "kernels": Kernels,
-    "kmeans": starts.KMeans,
-    "model": Model,
-    "refined": Refined,
-    "shrinkage": Shrinkage,
-    "start": starts.Start,
-    "state": State,
-    "statistics": Statistics,
-    "step": Step,
-    "summary": Summary,
-    "uniform": starts.Uniform,
-    "unsupervised_em": starts.UnsupervisedEM,
-    "verdict": Verdict,
-    **{f"structure_{name}": type(value) for name, value in structures.STRUCTURES.items()},
+    kind.__name__: kind
+    for kind in (
+        *(Block, Coordinates, Health, Kernels, Model, Refined, Shrinkage, State, Statistics),
+        *(Step, Summary, Verdict, starts.Start, *map(type, starts.STARTS.values())),
+        *map(type, structures.STRUCTURES.values()),
+    )
 }
 
 _MODULES = {
@@ -74,8 +59,7 @@ def known_type(name: str) -> type[Any] | None:
     """Import the estimator of this name; None if it is not in the table."""
     if name not in _HOME:
         return None
-    found: type[Any] = getattr(import_module(_HOME[name]), name)
-    return found
+    return getattr(import_module(_HOME[name]), name)
 
 
 def known_name(value: Any) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import (
     check_array,
@@ -16,14 +15,20 @@ from sklearn.utils.validation import (
 )
 
 from pskem import checks
-from pskem.engine import ArraySource, canonical_order, measure, serial_map, workers
+from pskem.engine import (
+    ENOUGH_FOR_DEPENDENCE,
+    ArraySource,
+    canonical_order,
+    measure,
+    representative,
+    serial_map,
+    workers,
+)
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
 
 __all__ = ["IndependentComponents"]
 
-#: Samples that are enough to learn how features hang together.
-ENOUGH = 20_000
 #: Rows of a product.
 ROWS = 256
 #: Deviations from the mean, in standard deviations, are cut off here, so that sums stay finite.
@@ -56,7 +61,7 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         there are fewer components than features.
     log_det_ : float
         log |det components_|: add it to a log density of the components and get that of the
-        features. It is 0 where the features are linearly dependent, and have no density.
+        features. NaN where the features are linearly dependent, and have no density.
     n_iter_ : int
         Iterations that FastICA made.
     n_features_in_ : int
@@ -98,10 +103,6 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or None, default=None
             Classes have their shares in the samples that are looked at, if there are very many.
-
-        Returns
-        -------
-        self : IndependentComponents
         """
         from sklearn.decomposition import FastICA
 
@@ -114,7 +115,7 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             check_consistent_length(X, y)
             _, labels = np.unique(column_or_1d(y), return_inverse=True)
         with workers(1):  # BLAS rounds by the number of its threads
-            X = X[canonical_order(X, labels)[_representative(len(X))]]
+            X = X[representative(canonical_order(X, labels), ENOUGH_FOR_DEPENDENCE)]
             n, M = X.shape
             source = ArraySource([X.T], np.array([0, n]), serial_map)
             ((shift, scale),) = measure(source)
@@ -143,7 +144,7 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.components_ = rotation @ whitening * varies / scale
         self.mixing_ = (scale * varies)[:, None] * (axes.T * spread) @ rotation.T
         full = rank == M
-        self.log_det_ = float(np.linalg.slogdet(self.components_)[1]) if full else 0.0
+        self.log_det_ = float(np.linalg.slogdet(self.components_)[1]) if full else np.nan
         return self
 
     @property
@@ -151,17 +152,7 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         return len(self.components_)
 
     def transform(self, X: Any) -> FloatArray:
-        """The components of samples.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        components : ndarray of shape (n_samples, n_components)
-            In the precision of X.
-        """
+        """Components (n_samples, n_components) of samples X, in the precision of X."""
         check_is_fitted(self, "components_")
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         # Components have unit variance, so these are no less than standard deviations of features.
@@ -181,26 +172,6 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         return result
 
     def inverse_transform(self, X: Any) -> FloatArray:
-        """The features of given components.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-
-        Returns
-        -------
-        features : ndarray of shape (n_samples, n_features)
-        """
+        """Features (n_samples, n_features) of components X (n_samples, n_components)."""
         check_is_fitted(self, "components_")
-        features: FloatArray = check_array(X) @ self.mixing_.T + self.mean_
-        return features
-
-
-def _representative(n_samples: int) -> NDArray[np.intp]:
-    """Places of at most 20,000 samples, evenly spread over the canonical order.
-
-    That order is by class and within a class by a hash, so all classes have their shares.
-    """
-    if n_samples <= ENOUGH:
-        return np.arange(n_samples)
-    return np.linspace(0, n_samples - 1, ENOUGH).astype(np.intp)
+        return check_array(X) @ self.mixing_.T + self.mean_

@@ -7,9 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Slant", "block_means", "measure_slant", "straighten"]
-
-FloatArray = NDArray[np.floating]
+from pskem.structures import FloatArray
 
 
 class Slant(NamedTuple):

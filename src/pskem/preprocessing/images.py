@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
 from math import isqrt, prod
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     OneToOneFeatureMixin,
     TransformerMixin,
 )
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
 from pskem.preprocessing.geometry import block_means, measure_slant, straighten
+from pskem.structures import FloatArray
 
 __all__ = ["Deskew", "Downsample", "ImageNormalizer"]
 
-FloatArray = NDArray[np.floating]
-
 #: Images processed at a time, so that their arrays stay in cache.
 BATCH = 256
+FLOATS = [np.float64, np.float32]
 SCOPES = ("global", "pixel", "image")
 
 
-class Deskew(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class ImageTransformer(TransformerMixin, BaseEstimator, ABC):
+    """Base of the transformers: check the images, and work on a batch at a time."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn what the transformation needs from images X (n_samples, n_pixels)."""
+        self._learn(validate_data(self, X, dtype=FLOATS, order="C"))
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Transform images: (n_samples, n_pixels) -> (n_samples, n_pixels_out)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=FLOATS, order="C", reset=False)
+        result = np.empty((len(X), self._transformed(X[:1]).shape[1]), dtype=X.dtype)
+        for rows in gen_batches(len(X), BATCH):
+            result[rows] = self._transformed(X[rows])
+        return result
+
+    @abstractmethod
+    def _learn(self, X: FloatArray) -> None:
+        """Check the parameters and set the fitted attributes."""
+
+    @abstractmethod
+    def _transformed(self, X: FloatArray) -> FloatArray:
+        """A batch of images (n, n_pixels), flattened again."""
+
+
+class Deskew(OneToOneFeatureMixin, ImageTransformer):
     """Deskew images: shear them upright and centre their mass.
 
     The slant is computed from the image's moments up to order two, as LeCun et al. (1998) did for
@@ -60,44 +86,15 @@ class Deskew(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def __init__(self, shape: tuple[int, ...] | None = None) -> None:
         self.shape = shape
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the shape of the images, and nothing else.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_pixels)
-        y : ignored
-
-        Returns
-        -------
-        self : Deskew
-        """
-        X = _validated(self, X, reset=True)
+    def _learn(self, X: FloatArray) -> None:
         self.shape_ = image_shape(self.shape, X.shape[1])
-        return self
 
-    def transform(self, X: Any) -> FloatArray:
-        """Deskew images.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_pixels)
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_pixels)
-        """
-        check_is_fitted(self)
-        X = _validated(self, X, reset=False)
-        result = np.empty(X.shape, dtype=X.dtype)
-        for rows in _batches(len(X)):
-            images = X[rows].reshape(-1, *self.shape_)
-            upright = straighten(images, measure_slant(images.sum(axis=1)))
-            result[rows] = upright.reshape(len(upright), -1)
-        return result
+    def _transformed(self, X: FloatArray) -> FloatArray:
+        images = X.reshape(-1, *self.shape_)
+        return straighten(images, measure_slant(images.sum(axis=1))).reshape(len(X), -1)
 
 
-class ImageNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class ImageNormalizer(OneToOneFeatureMixin, ImageTransformer):
     """Scale pixels to [0, 1], then subtract a mean and divide by a standard deviation.
 
     The paper does not say over which pixels; each setting is a possible reading.
@@ -134,41 +131,26 @@ class ImageNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.scale = scale
         self.standardize = standardize
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the range, the mean and the standard deviation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_pixels)
-        y : ignored
-
-        Returns
-        -------
-        self : ImageNormalizer
-        """
+    def _learn(self, X: FloatArray) -> None:
         checks.check_choice("scale", self.scale, ["global", "image"], none=True)
         checks.check_choice("standardize", self.standardize, list(SCOPES), none=True)
-        X = _validated(self, X, reset=True)
         self.minimum_, self.maximum_ = float(X.min()), float(X.max())
         self.mean_ = self.std_ = None
         if self.standardize in ("global", "pixel"):
             self.mean_, self.std_ = self._moments(X)
-        return self
 
     def _moments(self, X: FloatArray) -> tuple[Any, Any]:
         """Mean and standard deviation of scaled pixels, in two passes over batches."""
         axis = 0 if self.standardize == "pixel" else None
         count = len(X) if axis == 0 else X.size
-        mean = (
-            sum(self._scaled(X[rows]).sum(axis=axis, dtype=np.float64) for rows in _batches(len(X)))
-            / count
-        )
+        batches = list(gen_batches(len(X), BATCH))
+        total = sum(self._scaled(X[rows]).sum(axis=axis, dtype=np.float64) for rows in batches)
+        mean = total / count
         squares = sum(
             np.square(self._scaled(X[rows]) - mean, dtype=np.float64).sum(axis=axis)
-            for rows in _batches(len(X))
+            for rows in batches
         )
-        std = np.sqrt(squares / count)
-        std = _divisor(mean, std, X.dtype)
+        std = _divisor(mean, np.sqrt(squares / count), X.dtype)
         return (mean, std) if axis == 0 else (float(mean), float(std))
 
     def _scaled(self, X: FloatArray) -> FloatArray:
@@ -181,33 +163,16 @@ class ImageNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             low, high = X.min(axis=1, keepdims=True), X.max(axis=1, keepdims=True)
         return (X - low) / np.where(high > low, high - low, 1.0).astype(X.dtype)
 
-    def transform(self, X: Any) -> FloatArray:
-        """Scale and standardise images.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_pixels)
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_pixels)
-        """
-        check_is_fitted(self)
-        X = _validated(self, X, reset=False)
-        result = np.empty(X.shape, dtype=X.dtype)
-        for rows in _batches(len(X)):
-            part = self._scaled(X[rows])
-            mean, std = self.mean_, self.std_
-            if self.standardize == "image":
-                mean, std = part.mean(axis=1, keepdims=True), part.std(axis=1, keepdims=True)
-                std = _divisor(mean, std, X.dtype)
-            if mean is not None:
-                part = (part - mean) / std
-            result[rows] = part
-        return result
+    def _transformed(self, X: FloatArray) -> FloatArray:
+        part = self._scaled(X)
+        mean, std = self.mean_, self.std_
+        if self.standardize == "image":
+            mean, std = part.mean(axis=1, keepdims=True), part.std(axis=1, keepdims=True)
+            std = _divisor(mean, std, X.dtype)
+        return part if mean is None else (part - mean) / std
 
 
-class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Downsample(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     """Downsample images: each new pixel is the mean of factor x factor old ones.
 
     Parameters
@@ -238,20 +203,8 @@ class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.factor = factor
         self.shape = shape
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the shape of the images, and nothing else.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_pixels)
-        y : ignored
-
-        Returns
-        -------
-        self : Downsample
-        """
+    def _learn(self, X: FloatArray) -> None:
         checks.check_integer("factor", self.factor, 1)
-        X = _validated(self, X, reset=True)
         shape = image_shape(self.shape, X.shape[1])
         if shape[1] % self.factor or shape[2] % self.factor:
             raise ValueError(
@@ -259,27 +212,13 @@ class Downsample(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f" {shape[1]} x {shape[2]}."
             )
         self.shape_ = shape
-        return self
 
     @property
     def _n_features_out(self) -> int:
         return prod(self.shape_) // self.factor**2
 
-    def transform(self, X: Any) -> FloatArray:
-        """Downsample images.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_pixels)
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_pixels / factor**2)
-        """
-        check_is_fitted(self)
-        X = _validated(self, X, reset=False)
-        small = block_means(X.reshape(-1, *self.shape_), self.factor)
-        return small.reshape(len(X), -1)
+    def _transformed(self, X: FloatArray) -> FloatArray:
+        return block_means(X.reshape(-1, *self.shape_), self.factor).reshape(len(X), -1)
 
 
 def _divisor(mean: Any, std: Any, dtype: Any) -> Any:
@@ -312,14 +251,3 @@ def image_shape(shape: Any, n_pixels: int) -> tuple[int, int, int]:
         raise ValueError(f"shape={shape!r} does not make the {n_pixels} features of X.")
     planes, height, width = [1, *filled][-3:]
     return planes, height, width
-
-
-def _validated(estimator: Any, X: Any, reset: bool) -> FloatArray:
-    checked: FloatArray = validate_data(
-        estimator, X, dtype=[np.float64, np.float32], reset=reset, order="C"
-    )
-    return checked
-
-
-def _batches(n: int) -> Iterator[slice]:
-    return (slice(low, low + BATCH) for low in range(0, n, BATCH))

@@ -27,6 +27,7 @@ __all__ = [
     "FAR",
     "STARTS",
     "WIDE",
+    "BlockSamples",
     "ClassKMeans",
     "KDTree",
     "KMeans",
@@ -34,7 +35,6 @@ __all__ = [
     "StartMethod",
     "Uniform",
     "UnsupervisedEM",
-    "View",
     "Wanted",
     "check_size",
 ]
@@ -55,7 +55,7 @@ FAR = "{:.3g} standard deviations away from the data. Start within the range of 
 WIDE = "with {:.3g} times the variance of the data. Start with kernels about as wide as X at most."
 
 
-class View(NamedTuple):
+class BlockSamples(NamedTuple):
     """What a start sees of a block: some samples (n, m), their classes (n,), their coordinates."""
 
     points: FloatArray
@@ -71,7 +71,7 @@ class Wanted(NamedTuple):
     """
 
     structure: Structure
-    view: View
+    seen: BlockSamples
     K: int
     rng: np.random.Generator
     means: FloatArray | None = None
@@ -118,10 +118,10 @@ class KMeans:
         checks.check_boolean("reseed", self.reseed)
 
     def make(self, wanted: Wanted) -> Kernels:
-        means, view = wanted.means, wanted.view
+        means, seen = wanted.means, wanted.seen
         if means is None:
-            means = _seeds(view.points, wanted.K, wanted.rng, self.refine)
-        return _from_owners(wanted.structure, view, means, nearest(view.points, means))
+            means = _seeds(seen.points, wanted.K, wanted.rng, self.refine)
+        return _from_owners(wanted.structure, seen, means, nearest(seen.points, means))
 
 
 #: Seeds alone: what other starts fall back on.
@@ -154,24 +154,24 @@ class ClassKMeans:
         checks.check_boolean("reseed", self.reseed)
 
     def make(self, wanted: Wanted) -> Kernels:
-        view, K = wanted.view, wanted.K
-        counts = np.bincount(view.labels, minlength=view.n_classes)
+        seen, K = wanted.seen, wanted.K
+        counts = np.bincount(seen.labels, minlength=seen.n_classes)
         # Given weights say which classes may use a kernel, and means where it lies.
         given = wanted.means is not None or wanted.weights is not None
         if given or np.count_nonzero(counts) > K:
             return _SEEDS.make(wanted)
         found = []
-        owners = np.empty(len(view.points), dtype=np.intp)
+        owners = np.empty(len(seen.points), dtype=np.intp)
         first = 0
         for j, size in enumerate(_deal(counts, K)):
-            own = np.flatnonzero(view.labels == j)
+            own = np.flatnonzero(seen.labels == j)
             if size:
-                centres = _seeds(view.points[own], size, wanted.rng, refine=True)
-                owners[own] = first + nearest(view.points[own], centres)
+                centres = _seeds(seen.points[own], size, wanted.rng, refine=True)
+                owners[own] = first + nearest(seen.points[own], centres)
                 found.append(centres)
                 first += size
         means = np.concatenate(found)
-        return _from_owners(wanted.structure, view, means, owners, self.own_mass)
+        return _from_owners(wanted.structure, seen, means, owners, self.own_mass)
 
 
 @dataclass(frozen=True)
@@ -194,20 +194,20 @@ class KDTree:
     def make(self, wanted: Wanted) -> Kernels:
         if wanted.means is not None:
             return _SEEDS.make(wanted)
-        view = wanted.view
-        cells = [np.arange(len(view.points))]
+        seen = wanted.seen
+        cells = [np.arange(len(seen.points))]
         while len(cells) < wanted.K:
             cells.sort(key=len)
             cell = cells.pop()
-            part = np.round(view.points[cell], DIGITS)
+            part = np.round(seen.points[cell], DIGITS)
             order = np.argsort(part[:, np.ptp(part, axis=0).argmax()], kind="stable")
             half = (len(cell) + 1) // 2
             cells += [cell[order[:half]], cell[order[half:]] if len(cell) > 1 else cell]
-        owners = np.empty(len(view.points), dtype=np.intp)
+        owners = np.empty(len(seen.points), dtype=np.intp)
         for k, cell in enumerate(cells):
             owners[cell] = k
-        found = np.array([view.points[cell].mean(axis=0) for cell in cells])
-        return _from_owners(wanted.structure, view, found, owners)
+        found = np.array([seen.points[cell].mean(axis=0) for cell in cells])
+        return _from_owners(wanted.structure, seen, found, owners)
 
 
 @dataclass(frozen=True)
@@ -232,15 +232,15 @@ class UnsupervisedEM:
         kernels = _SEEDS.make(wanted)
         if wanted.means is not None:
             return kernels
-        structure, view, K = wanted.structure, wanted.view, wanted.K
+        structure, seen, K = wanted.structure, wanted.seen, wanted.K
         kernels = kernels._replace(weights=np.full((1, K), 1.0 / K))
-        X, bounds = np.ascontiguousarray(view.points.T), np.array([0, len(view.points)])
+        X, bounds = np.ascontiguousarray(seen.points.T), np.array([0, len(seen.points)])
         source = ArraySource([X], bounds, serial_map)
         for _ in range(self.passes):
             step = em_pass(structure, source, [kernels], [Regulariser(NARROWEST_START)], serial_map)
             (kernels,) = step.kernels
         W = expectation(prepare(structure, kernels, X.dtype), X, bounds).responsibilities
-        shares = np.array([W[:, view.labels == j].sum(axis=1) for j in range(view.n_classes)])
+        shares = np.array([W[:, seen.labels == j].sum(axis=1) for j in range(seen.n_classes)])
         return kernels._replace(weights=_mixed(shares))
 
 
@@ -272,7 +272,7 @@ class Uniform:
         checks.check_boolean("reseed", self.reseed)
 
     def make(self, wanted: Wanted) -> Kernels:
-        (shift, scale), K, means = wanted.view.coordinates, wanted.K, wanted.means
+        (shift, scale), K, means = wanted.seen.coordinates, wanted.K, wanted.means
         m = len(shift)
         if means is None:
             with np.errstate(over="ignore"):
@@ -284,7 +284,7 @@ class Uniform:
             variances = (self.scale / scale) ** 2
         check_size(variances, f"The uniform start's scale of {self.scale:g} makes a kernel", WIDE)
         covariances = np.broadcast_to(np.diag(variances), (K, m, m))
-        weights = np.full((wanted.view.n_classes, K), 1.0 / K)
+        weights = np.full((wanted.seen.n_classes, K), 1.0 / K)
         return Kernels(weights, means, wanted.structure.storage.compact(covariances))
 
 
@@ -352,7 +352,7 @@ def _deal(counts: NDArray[np.intp], K: int) -> NDArray[np.intp]:
 
 def _from_owners(
     structure: Structure,
-    view: View,
+    seen: BlockSamples,
     means: FloatArray,
     owners: NDArray[np.intp],
     own_mass: float = OWN_MASS,
@@ -361,12 +361,12 @@ def _from_owners(
 
     All have the pooled covariance about the means, and classes have weight where their samples are.
     """
-    residual = view.points - means[owners]
+    residual = seen.points - means[owners]
     within = residual.T @ residual / len(residual)
     covariances = structure.storage.compact(np.broadcast_to(within, (len(means), *within.shape)))
     covariances = structure.floor(covariances, NARROWEST_START).covariances
-    counts = np.zeros((view.n_classes, len(means)))
-    np.add.at(counts, (view.labels, owners), 1.0)
+    counts = np.zeros((seen.n_classes, len(means)))
+    np.add.at(counts, (seen.labels, owners), 1.0)
     return Kernels(_mixed(counts, own_mass), means, covariances)
 
 

@@ -27,14 +27,15 @@ __all__ = [
     "Floored",
     "Gaussians",
     "Natural",
-    "OneByOne",
     "SecondMoments",
     "Storage",
     "Structure",
-    "along",
-    "average",
-    "blend",
+    "WithoutPhi",
+    "conditional",
     "marginal",
+    "pool",
+    "replace_kernels",
+    "shrink",
 ]
 
 FloatArray = NDArray[np.floating[Any]]
@@ -100,7 +101,7 @@ class Floored(NamedTuple):
     n_collapsed: NDArray[np.intp]
 
 
-class OneByOne(Protocol):
+class WithoutPhi(Protocol):
     """Products with phi, without phi: kernel by kernel, for few kernels in many features."""
 
     def evaluate(self, theta: FloatArray, X: FloatArray, out: FloatArray) -> None:
@@ -142,10 +143,6 @@ class Storage(Protocol):
         """Covariances of some of the features."""
         ...
 
-    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        """New covariances, but the old ones for some kernels (K,), where each has its own."""
-        ...
-
 
 class Structure(Protocol):
     """The algebra of a family of kernels.
@@ -169,7 +166,7 @@ class Structure(Protocol):
         ...
 
     @property
-    def one_by_one(self) -> OneByOne | None:
+    def without_phi(self) -> WithoutPhi | None:
         """How to do without phi; None if there is no such way."""
         ...
 
@@ -197,22 +194,8 @@ class Structure(Protocol):
         """The covariances that would have this spread."""
         ...
 
-    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
-        """The covariance within all kernels together, or its diagonal, as covariances of each."""
-        ...
-
-    def shrink(
-        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
-    ) -> FloatArray:
-        """Covariances averaged with the target, which counts as so many samples of a kernel."""
-        ...
-
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         """The nearest covariances, in likelihood, with no eigenvalue below the floor."""
-        ...
-
-    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
-        """What the observed features (m,) say of the others."""
         ...
 
 
@@ -222,20 +205,57 @@ def marginal(structure: Structure, kernels: Gaussians, observed: NDArray[np.bool
     return Gaussians(kernels.means[:, observed], covariances)
 
 
-def along(values: NDArray[Any], array: NDArray[Any]) -> NDArray[Any]:
+def conditional(
+    structure: Structure, kernels: Gaussians, observed: NDArray[np.bool_]
+) -> Conditional:
+    """What the observed features (m,) say of the others."""
+    means = kernels.means
+    matrices = structure.storage.dense(kernels.covariances, *means.shape)
+    seen, missing = np.flatnonzero(observed), np.flatnonzero(~observed)
+    cross = matrices[:, missing[:, None], seen]  # P_QO, (K, q, p)
+    slope = np.linalg.solve(matrices[:, seen[:, None], seen], cross.swapaxes(1, 2)).swapaxes(1, 2)
+    offset = means[:, missing] - np.einsum("kqp,kp->kq", slope, means[:, seen])
+    left = matrices[:, missing[:, None], missing] - slope @ cross.swapaxes(1, 2)
+    return Conditional(slope, offset, 0.5 * (left + left.swapaxes(1, 2)))
+
+
+def _along(values: NDArray[Any], array: NDArray[Any]) -> NDArray[Any]:
     """One value per kernel, (K,), in a shape that broadcasts against (K, ...)."""
     return values.reshape(-1, *[1] * (array.ndim - 1))
 
 
-def blend(
-    covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
+def pool(
+    structure: Structure, covariances: FloatArray, masses: FloatArray, diagonal: bool
 ) -> FloatArray:
-    """Each kernel's covariance averaged with the target by its own mass."""
-    share = along(masses / (masses + pseudo), covariances)
+    """The covariance within all kernels together, or its diagonal, as covariances of each."""
+    mean = covariances
+    if structure.storage.per_kernel:
+        mean = (_along(masses, covariances) * covariances).sum(axis=0) / masses.sum()
+    if diagonal and mean.ndim == 2:  # a matrix; variances have no correlations
+        mean = mean * np.eye(len(mean))
+    return np.broadcast_to(mean, covariances.shape)
+
+
+def shrink(
+    structure: Structure,
+    covariances: FloatArray,
+    masses: FloatArray,
+    target: FloatArray,
+    pseudo: float,
+) -> FloatArray:
+    """Covariances averaged with the target, which counts as so many samples of a kernel."""
+    if not structure.storage.per_kernel:
+        masses = masses.sum()
+    share = _along(masses / (masses + pseudo), covariances)
     return share * covariances + (1.0 - share) * target
 
 
-def average(covariances: FloatArray, masses: FloatArray) -> FloatArray:
-    """The mean covariance, in the shape of one kernel's."""
-    mean: FloatArray = (along(masses, covariances) * covariances).sum(axis=0) / masses.sum()
-    return mean
+def replace_kernels(
+    structure: Structure, which: NDArray[np.bool_], by: Gaussians, kernels: Gaussians
+) -> Gaussians:
+    """Kernels, some of which (K,) are those of another set; a common covariance stays."""
+    means = np.where(which[:, None], by.means, kernels.means)
+    covariances = kernels.covariances
+    if structure.storage.per_kernel:
+        covariances = np.where(_along(which, covariances), by.covariances, covariances)
+    return Gaussians(means, covariances)

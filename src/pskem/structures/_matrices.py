@@ -12,15 +12,11 @@ from numpy.typing import NDArray
 from pskem.structures._base import (
     COLLAPSED,
     LOG_2PI,
-    Conditional,
     FloatArray,
     Floored,
-    Gaussians,
     Natural,
-    OneByOne,
     SecondMoments,
-    average,
-    blend,
+    WithoutPhi,
 )
 from pskem.structures._storage import CommonMatrix, Matrices
 
@@ -99,18 +95,6 @@ class QuadraticForms:
         return result
 
 
-def _conditional(
-    means: FloatArray, matrices: FloatArray, observed: NDArray[np.bool_]
-) -> Conditional:
-    """From means (K, m) and covariances (K, m, m)."""
-    seen, missing = np.flatnonzero(observed), np.flatnonzero(~observed)
-    cross = matrices[:, missing[:, None], seen]  # P_QO, (K, q, p)
-    slope = np.linalg.solve(matrices[:, seen[:, None], seen], cross.swapaxes(1, 2)).swapaxes(1, 2)
-    offset = means[:, missing] - np.einsum("kqp,kp->kq", slope, means[:, seen])
-    left = matrices[:, missing[:, None], missing] - slope @ cross.swapaxes(1, 2)
-    return Conditional(slope, offset, 0.5 * (left + left.swapaxes(1, 2)))
-
-
 @dataclass(frozen=True)
 class Full:
     """Every kernel has its own covariance matrix (SKEM). phi = [x_a x_b for a <= b, x]."""
@@ -118,7 +102,7 @@ class Full:
     name: ClassVar[str] = "full"
     common_scale: ClassVar[bool] = False
     storage: ClassVar[Matrices] = Matrices()
-    one_by_one: ClassVar[OneByOne] = QuadraticForms()
+    without_phi: ClassVar[WithoutPhi] = QuadraticForms()
 
     def n_rows(self, m: int) -> int:
         return m * (m + 1) // 2 + m
@@ -149,8 +133,10 @@ class Full:
 
     def products(self, counts: FloatArray, a: FloatArray, b: FloatArray) -> SecondMoments:
         i, j = _upper_triangle(a.shape[1])
-        own = counts[:, None] * (0.5 * (a[:, i] * b[:, j] + a[:, j] * b[:, i]))
-        return SecondMoments(own, _NOTHING)
+        own = a[:, i] * b[:, j]
+        if a is not b:
+            own = 0.5 * (own + a[:, j] * b[:, i])
+        return SecondMoments(counts[:, None] * own, _NOTHING)
 
     def spread(self, counts: FloatArray, covariances: FloatArray, m: int) -> SecondMoments:
         a, b = _upper_triangle(m)
@@ -164,20 +150,8 @@ class Full:
         covariances[:, b, a] = packed
         return covariances
 
-    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
-        mean = average(covariances, masses)
-        return np.broadcast_to(mean * np.eye(len(mean)) if diagonal else mean, covariances.shape)
-
-    def shrink(
-        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
-    ) -> FloatArray:
-        return blend(covariances, masses, target, pseudo)
-
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         return _floor_matrices(covariances, floor)
-
-    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
-        return _conditional(*kernels, observed)
 
 
 @dataclass(frozen=True)
@@ -192,7 +166,7 @@ class Tied:
     name: ClassVar[str] = "tied"
     common_scale: ClassVar[bool] = False
     storage: ClassVar[CommonMatrix] = CommonMatrix()
-    one_by_one: ClassVar[None] = None
+    without_phi: ClassVar[None] = None
 
     def n_rows(self, m: int) -> int:
         return m
@@ -220,18 +194,6 @@ class Tied:
     def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
         return moments.common / counts.sum()
 
-    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
-        return np.diag(np.diag(covariances)) if diagonal else covariances
-
-    def shrink(
-        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
-    ) -> FloatArray:
-        return (masses.sum() * covariances + pseudo * target) / (masses.sum() + pseudo)
-
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         covariance, n_collapsed = _floor_matrices(covariances[None], floor)
         return Floored(covariance[0], n_collapsed)
-
-    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
-        means, covariance = kernels
-        return _conditional(means, self.storage.dense(covariance, *means.shape), observed)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.structures._base import FloatArray, along
+from pskem.structures._base import FloatArray
 
 __all__ = ["CommonMatrix", "Matrices", "Variance", "Variances"]
 
@@ -35,9 +35,6 @@ class Matrices:
     def select(self, covariances: FloatArray, features: NDArray[Any]) -> FloatArray:
         return covariances[:, features][:, :, features]
 
-    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        return np.where(along(which, new), old, new)
-
 
 class CommonMatrix:
     """One matrix for all kernels: (m, m)."""
@@ -61,9 +58,6 @@ class CommonMatrix:
 
     def select(self, covariances: FloatArray, features: NDArray[Any]) -> FloatArray:
         return covariances[features][:, features]
-
-    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        return new
 
 
 class Variances:
@@ -89,9 +83,6 @@ class Variances:
     def select(self, covariances: FloatArray, features: NDArray[Any]) -> FloatArray:
         return covariances[:, features]
 
-    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        return np.where(along(which, new), old, new)
-
 
 class Variance:
     """One variance for each kernel: (K,)."""
@@ -115,6 +106,3 @@ class Variance:
 
     def select(self, covariances: FloatArray, features: NDArray[Any]) -> FloatArray:
         return covariances
-
-    def keep(self, which: NDArray[np.bool_], old: FloatArray, new: FloatArray) -> FloatArray:
-        return np.where(which, old, new)

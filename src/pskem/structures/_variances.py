@@ -6,20 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pskem.structures._base import (
     COLLAPSED,
     LOG_2PI,
-    Conditional,
     FloatArray,
     Floored,
-    Gaussians,
     Natural,
     SecondMoments,
-    Storage,
-    average,
-    blend,
 )
 from pskem.structures._storage import Variance, Variances
 
@@ -31,7 +25,7 @@ _NOTHING = np.zeros(())
 def _uncorrelated(means: FloatArray, variances: FloatArray) -> Natural:
     """Natural parameters from means (K, m) and variances (K, m), or one of each kernel (K, 1)."""
     m = means.shape[1]
-    alike = m // variances.shape[1]  # features of each variance
+    alike = m // max(1, variances.shape[1])  # features of each variance
     precision = 1.0 / variances
     linear = precision * means
     cancellation = (means * linear).sum(axis=1)
@@ -41,14 +35,6 @@ def _uncorrelated(means: FloatArray, variances: FloatArray) -> Natural:
     return Natural(theta, constant, None, cancellation, np.zeros(len(means)))
 
 
-def _conditional(storage: Storage, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
-    """Without correlations the observed features say nothing of the others."""
-    means = kernels.means[:, ~observed]
-    covariances = storage.select(kernels.covariances, ~observed)
-    slope = np.zeros((*means.shape, int(observed.sum())))
-    return Conditional(slope, means, storage.dense(covariances, *means.shape))
-
-
 @dataclass(frozen=True)
 class Diagonal:
     """Every kernel has its own variances, no correlations (DGMM). phi = [x_a^2, x]."""
@@ -56,7 +42,7 @@ class Diagonal:
     name: ClassVar[str] = "diag"
     common_scale: ClassVar[bool] = False
     storage: ClassVar[Variances] = Variances()
-    one_by_one: ClassVar[None] = None
+    without_phi: ClassVar[None] = None
 
     def n_rows(self, m: int) -> int:
         return 2 * m
@@ -78,20 +64,9 @@ class Diagonal:
     def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
         return moments.own / counts[:, None]
 
-    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
-        return np.broadcast_to(average(covariances, masses), covariances.shape)
-
-    def shrink(
-        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
-    ) -> FloatArray:
-        return blend(covariances, masses, target, pseudo)
-
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)
         return Floored(np.maximum(covariances, floor), collapsed.sum(axis=1))
-
-    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
-        return _conditional(self.storage, kernels, observed)
 
 
 @dataclass(frozen=True)
@@ -101,7 +76,7 @@ class Spherical:
     name: ClassVar[str] = "spherical"
     common_scale: ClassVar[bool] = True
     storage: ClassVar[Variance] = Variance()
-    one_by_one: ClassVar[None] = None
+    without_phi: ClassVar[None] = None
 
     def n_rows(self, m: int) -> int:
         return m + 1
@@ -120,19 +95,8 @@ class Spherical:
         return SecondMoments((m * counts * covariances)[:, None], _NOTHING)
 
     def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
-        return moments.own[:, 0] / (m * counts)
-
-    def pool(self, covariances: FloatArray, masses: FloatArray, diagonal: bool) -> FloatArray:
-        return np.broadcast_to(average(covariances, masses), covariances.shape)
-
-    def shrink(
-        self, covariances: FloatArray, masses: FloatArray, target: FloatArray, pseudo: float
-    ) -> FloatArray:
-        return blend(covariances, masses, target, pseudo)
+        return moments.own[:, 0] / (max(1, m) * counts)
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)
         return Floored(np.maximum(covariances, floor), collapsed.astype(np.intp))
-
-    def conditional(self, kernels: Gaussians, observed: NDArray[np.bool_]) -> Conditional:
-        return _conditional(self.storage, kernels, observed)

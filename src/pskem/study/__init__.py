@@ -6,6 +6,7 @@ from pskem.study.materials import Place
 from pskem.study.pages import LEGEND, Written, brief_table, point_table, write_report
 from pskem.study.parsing import included, load_study, parse_study
 from pskem.study.runner import Outcome, WorkProgress, pool, work
+from pskem.study.session import Session, conduct
 from pskem.study.store import Store
 from pskem.study.summary import PointSummary, summarise
 
@@ -16,6 +17,7 @@ __all__ = [
     "Point",
     "PointSummary",
     "RunSpec",
+    "Session",
     "Store",
     "Study",
     "StudyError",
@@ -23,6 +25,7 @@ __all__ = [
     "Written",
     "brief_table",
     "check_names",
+    "conduct",
     "included",
     "load_study",
     "names_of",

@@ -22,15 +22,13 @@ from pskem.estimators import EM_ALONE, PartitionEnsemble, SharedKernelClassifier
 from pskem.model import Model
 from pskem.preprocessing import IndependentComponents
 from pskem.training import Settings
-from pskem.workflow import classifier_settings, hold_out
+from pskem.workflow import FLAT_SETTINGS, classifier_settings, hold_out
 
 __all__ = ["CLASSIFIERS", "OURS", "RESERVED", "Sample", "StudyClassifier", "Trace"]
 
 OURS = "shared-kernels"
 #: Settings that are the runner's, whatever the classifier.
 RUNNERS = frozenset({"n_jobs", "random_state", "verbose", "warm_start"})
-#: Settings that studies know by flat names, beside the classifier's own parameters.
-FLAT = frozenset({"init_range", "init_scale", "own_mass", "reseed", "shrinkage_target"})
 #: Settings that a study of passes does not take: it makes all EM passes from one start and chooses
 #: among them.
 RESERVED = RUNNERS | {
@@ -44,12 +42,11 @@ RESERVED = RUNNERS | {
 }
 #: What a study of passes is unless it says otherwise: EM alone, with kernels that are shared.
 PLAIN: Mapping[str, Any] = {
+    **EM_ALONE,
     "n_components": 20,
-    "init": "k-means++",
     "own_mass": 0.9,
-    "shrinkage": 0.0,
     "shrinkage_target": "pooled",
-    "reseed": False,
+    "reseed": EM_ALONE["init"].reseed,
 }
 #: Training rows by which the settings of a tuned classifier are chosen, at most, and the folds.
 TUNING_ROWS = 6000
@@ -115,7 +112,7 @@ class SharedKernels(NamedTuple):
     has_passes: bool = True
 
     def parameters(self) -> set[str]:
-        return {*SharedKernelClassifier().get_params(), *FLAT} - RESERVED
+        return {*SharedKernelClassifier().get_params(), *FLAT_SETTINGS} - RESERVED
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         # One block is the same however it is dealt.
@@ -131,7 +128,7 @@ class SharedKernels(NamedTuple):
             checks.check_choice("priors", settings["priors"], ["uniform"])
 
     def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
-        given = {**EM_ALONE, **classifier_settings({**PLAIN, **settings})}
+        given = classifier_settings({**PLAIN, **settings})
         return SharedKernelClassifier(**given, tol=0.0, random_state=seed, n_jobs=threads)
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
@@ -214,7 +211,7 @@ class OutOfTheBox(NamedTuple):
     has_passes: bool = False
 
     def parameters(self) -> set[str]:
-        return {*SharedKernelClassifier().get_params(), *FLAT} - RUNNERS
+        return {*SharedKernelClassifier().get_params(), *FLAT_SETTINGS} - RUNNERS
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return dict(settings)
@@ -242,7 +239,7 @@ class Ensemble(NamedTuple):
     has_passes: bool = False
 
     def parameters(self) -> set[str]:
-        return {"n_estimators", *SharedKernelClassifier().get_params(), *FLAT} - RUNNERS
+        return {"n_estimators", *SharedKernelClassifier().get_params(), *FLAT_SETTINGS} - RUNNERS
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"partition": "random", **settings}

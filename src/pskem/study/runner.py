@@ -45,6 +45,25 @@ class WorkProgress(NamedTuple):
     now: str
     left: float | None
 
+    @property
+    def text(self) -> str:
+        """All of it in words."""
+        parts = [
+            f"{self.done} of {self.total} runs",
+            *([f"{self.failed} failed"] if self.failed else []),
+            *([f"{in_words(self.left)} left"] if self.left is not None else []),
+            self.now,
+        ]
+        return ", ".join(parts)
+
+
+def in_words(seconds: float) -> str:
+    """A duration in words."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
 
 class Outcome(NamedTuple):
     """Result of the work: runs performed here, runs found done or done by others, failures."""
@@ -52,6 +71,20 @@ class Outcome(NamedTuple):
     performed: int
     found: int
     failures: list[tuple[RunSpec, str]]
+
+    def reasons(self) -> Iterator[str]:
+        """Why runs failed, each reason once, with the first run that failed for it."""
+        groups: dict[str, list[RunSpec]] = {}
+        for run, message in self.failures:
+            groups.setdefault(message, []).append(run)
+        for message, group in groups.items():
+            point = group[0].point
+            settings = ", ".join(f"{key}={value}" for key, value in point.settings.items())
+            first = f"{point.method}{f' with {settings}' if settings else ''}, seed {group[0].seed}"
+            yield (
+                f"{len(group)} run(s) on {point.data['source']} failed: {message} (The first:"
+                f" {first}.)"
+            )
 
 
 @contextmanager

@@ -13,12 +13,7 @@ class TableError(ValueError):
 
 
 class ReadOptions(NamedTuple):
-    """Options of a reader.
-
-    rows : rows per part, or None for all at once
-    text : columns of a text file to read as text; otherwise types are guessed part by part
-    verbatim : columns to read as they are written: a text such as NA does not mean missing
-    """
+    """Options of a reader, as for ``read_parts``; without ``rows`` there is one part."""
 
     rows: int | None
     text: Collection[str]

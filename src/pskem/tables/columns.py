@@ -7,12 +7,14 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from pandas.api import types
 
 from pskem.tables.base import TableError, check_unique
 from pskem.tables.text import MISSING
 
-__all__ = ["Columns", "align", "all_numeric", "infer_columns", "labels_of"]
+__all__ = ["Columns", "align", "infer_columns", "labels_of"]
 
 #: A text column with more distinct values than this, and at least half as many as rows, is an
 #: identifier.
@@ -74,15 +76,8 @@ def infer_columns(
     return Columns(numbers, categories, dropped)
 
 
-def all_numeric(frame: Any, target: str) -> Columns:
-    """Use every column except the target as a number, even constant ones: for pixels."""
-    return Columns([str(name) for name in frame.columns if str(name) != target], [], {})
-
-
 def _unusable(column: Any, as_category: bool) -> str | None:
     """Reason to drop a column, or None."""
-    from pandas.api import types
-
     values = column.dropna()
     if values.empty:
         return "it is empty"
@@ -109,16 +104,11 @@ def _unusable(column: Any, as_category: bool) -> str | None:
 
 
 def _holds_numbers(column: Any) -> bool:
-    from pandas.api import types
-
     return bool(types.is_numeric_dtype(column) and not types.is_bool_dtype(column))
 
 
 def _means_numbers(column: Any) -> bool:
     """Whether a column holds numbers, or texts that are numbers apart from a few errors."""
-    import pandas as pd
-    from pandas.api import types
-
     if _holds_numbers(column):
         return True
     if types.is_bool_dtype(column) or types.is_datetime64_any_dtype(column):
@@ -151,9 +141,6 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
 
 def _fractions(values: Any) -> Any:
     """Distinct fractional numbers of a column, if it holds only numbers."""
-    import pandas as pd
-    from pandas.api import types
-
     if types.is_integer_dtype(values) or types.is_bool_dtype(values):
         return np.empty(0)
     texts = values.astype(str) if not _holds_numbers(values) else values
@@ -168,8 +155,6 @@ def align(frame: Any, columns: Columns) -> Any:
 
     Texts and infinite values in numeric columns count as missing, with a warning.
     """
-    import pandas as pd
-
     missing = [name for name in columns.used if name not in frame.columns]
     if missing:
         raise TableError(
@@ -184,8 +169,6 @@ def align(frame: Any, columns: Columns) -> Any:
 
 def _numbers(column: Any) -> Any:
     """Convert a column to numbers, with NaN for missing values."""
-    import pandas as pd
-
     numbers = column
     if not _holds_numbers(column):
         texts = column.astype(str).str.strip()
@@ -224,8 +207,6 @@ def _numbers(column: Any) -> Any:
 
 def _texts(column: Any) -> Any:
     """Convert a column to texts; equal values have one spelling."""
-    from pandas.api import types
-
     if types.is_float_dtype(column):  # as whole numbers may be, next to missing ones
         return column.map(_number_text, na_action="ignore").astype(object)
     return column.astype(str).astype(object).replace(TRUTH)

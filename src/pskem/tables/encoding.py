@@ -44,21 +44,15 @@ def make_encoder(
     image_set: str | None = None,
     pca: int | None = None,
     ica: bool = False,
+    random_state: int | None = None,
 ) -> Pipeline:
     """Make an unfitted encoder: impute, one-hot encode and scale, or the paper's image features.
 
-    Parameters
-    ----------
-    columns : Columns
-    image_set : str or None
-        Name of an image set, if the columns are pixels.
-    pca : int or None
-        Principal components to keep at the end; None keeps all features of a table, and the
-        paper's number for images.
-    ica : bool
-        Whether independent components of these are the features.
+    ``image_set`` is the name of an image set, if the columns are pixels. ``pca`` principal
+    components are kept; None keeps all features of a table, and the paper's number for images.
+    With ``ica``, independent components of these are the features; ``random_state`` is for them.
     """
-    unmix = [("ica", IndependentComponents(random_state=0))] if ica else []
+    unmix = [("ica", IndependentComponents(random_state=random_state))] if ica else []
     if image_set in IMAGES:
         settings = IMAGES[image_set]
         made = paper_features(**(settings if pca is None else {**settings, "n_components": pca}))
@@ -119,12 +113,11 @@ def category_features(encoder: Pipeline) -> list[NDArray[np.intp]]:
     places = getattr(encoder[0], "output_indices_", {})
     if {"pca", "ica"} & set(encoder.named_steps):
         return []
-    found = [
+    return [
         np.arange(place.start, place.stop)
         for name, place in places.items()
-        if name.startswith(CATEGORY)
+        if name.startswith(CATEGORY) and place.start < place.stop
     ]
-    return [features for features in found if len(features)]
 
 
 @contextmanager

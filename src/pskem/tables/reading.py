@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from pskem.datasets import CATALOGUE, LOADERS
 from pskem.datasets.readers import FormatError, read_arff
 from pskem.tables.base import Reader, ReadOptions, TableError, check_unique, spoken
@@ -56,27 +58,9 @@ def suffix_of(path: str) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def read_table(
-    source: str,
-    subset: str | None = None,
-    data_home: Any = None,
-    text: Collection[str] = (),
-    verbatim: Collection[str] = (),
-) -> Any:
-    """Read a whole table as a pandas DataFrame.
-
-    Parameters
-    ----------
-    source : str
-        A file, ``-`` for CSV on stdin, or the name of a data set, whose class column is ``class``.
-    subset, data_home
-        Options of the named data sets.
-    text : collection of str
-        Columns of a text file to read as text, whatever they hold.
-    verbatim : collection of str
-        Columns to read as they are written: a text such as NA does not mean missing.
-    """
-    (frame,) = read_parts(source, subset, data_home, text, verbatim, rows=None)
+def read_table(source: str, subset: Any = None, data_home: Any = None, **more: Any) -> Any:
+    """Read a whole table as a pandas DataFrame, with the parameters of :func:`read_parts`."""
+    (frame,) = read_parts(source, subset, data_home, **more, rows=None)
     return frame
 
 
@@ -90,7 +74,10 @@ def read_parts(
 ) -> Iterator[Any]:
     """Read a table in parts of ``rows`` rows, so that it need not fit into memory.
 
-    The other parameters are those of :func:`read_table`.
+    ``source`` is a file, ``-`` for CSV on stdin, or the name of a data set, whose class column is
+    ``class`` and for which ``subset`` and ``data_home`` are. Of a text file, the columns ``text``
+    are read as text, whatever types a part suggests, and in the columns ``verbatim`` a text such
+    as NA does not mean missing.
     """
     if is_named(source):
         frame = _named(source, subset, data_home)
@@ -154,7 +141,6 @@ def _parquet(source: str, wanted: ReadOptions) -> Iterator[Any]:
 
 def _from_arrow(table: Any, wanted: ReadOptions) -> Any:
     """Convert to a data frame; integers stay integers beside missing values."""
-    import pandas as pd
     import pyarrow as pa
 
     whole = {getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in WHOLE}
@@ -167,8 +153,6 @@ def _from_arrow(table: Any, wanted: ReadOptions) -> Any:
 
 
 def _arff(source: str, wanted: ReadOptions) -> Iterator[Any]:
-    import pandas as pd
-
     file = read_arff(Path(source))
     frame = pd.DataFrame(file.values)
     for name in file.nominal:

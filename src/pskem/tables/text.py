@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import pandas as pd
 
 from pskem.tables.base import Reader, ReadOptions, TableError, check_unique, spoken
 
@@ -31,24 +33,16 @@ MISSING = (
 LINES_TO_GUESS = 100
 
 
-class _Dialect(NamedTuple):
-    """Format of a text file."""
-
-    separator: str
-    decimal: str
-    header: list[str]
-
-
-def _dialect(lines: list[str], separator: str) -> _Dialect:
-    """Guess from the first lines: semicolons instead of commas, and then decimal commas."""
+def _dialect(lines: list[str], separator: str) -> tuple[str, str, list[str]]:
+    """Separator, decimal mark and header: with semicolons for commas, decimals may have commas."""
     header = next(csv.reader(lines, delimiter=separator), [])
     if separator != ",":
-        return _Dialect(separator, ".", header)
+        return separator, ".", header
     other = next(csv.reader(lines, delimiter=";"), [])
     if len(other) <= len(header):
-        return _Dialect(",", ".", header)
+        return ",", ".", header
     number = re.compile(r"(^|;)\s*-?\d+,\d+\s*(;|$)")
-    return _Dialect(";", "," if any(map(number.search, lines[1:])) else ".", other)
+    return ";", "," if any(map(number.search, lines[1:])) else ".", other
 
 
 class _Replay(io.TextIOBase):
@@ -80,17 +74,15 @@ def text_reader(separator: str) -> Reader:
     """Reader of text files with this separator; for commas, also with semicolons."""
 
     def read(source: str, wanted: ReadOptions) -> Iterator[Any]:
-        import pandas as pd
-
         lines = _first_lines(source)
         if not lines:
             raise TableError(f"{spoken(source)} is empty.")
-        dialect = _dialect(lines, separator)
-        header = [name.strip() or f"Unnamed: {i}" for i, name in enumerate(dialect.header)]
+        used, decimal, names = _dialect(lines, separator)
+        header = [name.strip() or f"Unnamed: {i}" for i, name in enumerate(names)]
         check_unique(source, header)
         options: dict[str, Any] = {
-            "sep": dialect.separator,
-            "decimal": dialect.decimal,
+            "sep": used,
+            "decimal": decimal,
             "skipinitialspace": True,
             "index_col": False,
             "header": 0,
@@ -119,8 +111,6 @@ def text_reader(separator: str) -> Reader:
 @contextmanager
 def _whole_rows(source: str, header: list[str]) -> Iterator[None]:
     """Refuse rows with more fields than the header, which pandas would truncate."""
-    import pandas as pd
-
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:

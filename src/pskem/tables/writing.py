@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,39 +26,32 @@ def check_output(path: str | None) -> None:
         )
 
 
-def write_parts(parts: Iterable[Any], path: str | None) -> int:
-    """Write data frames one below the other, or as CSV to stdout; returns the number of rows."""
+def write_parts(parts: Iterable[Any], path: str | None) -> None:
+    """Write data frames one below the other, or as CSV to stdout."""
     check_output(path)
+    suffix = "" if path is None else Path(path).suffix.lower()
     if path is None:
-        return _write_text(parts, sys.stdout, ",")
-    suffix = Path(path).suffix.lower()
-    if suffix in SEPARATORS:
+        _write_text(parts, sys.stdout, ",")
+    elif suffix in SEPARATORS:
         with replacing(path, "w", newline="", encoding="utf-8") as stream:
-            return _write_text(parts, stream, SEPARATORS[suffix])
-    with replacing(path, "wb") as stream:
-        return _write_parquet(parts, stream)
+            _write_text(parts, stream, SEPARATORS[suffix])
+    else:
+        with replacing(path, "wb") as stream:
+            _write_parquet(parts, stream)
 
 
-def _write_text(parts: Iterable[Any], stream: Any, separator: str) -> int:
-    n_rows = 0
-    for part in parts:
-        part.to_csv(stream, sep=separator, header=n_rows == 0, index=False)
-        n_rows += len(part)
-    return n_rows
+def _write_text(parts: Iterable[Any], stream: Any, separator: str) -> None:
+    for i, part in enumerate(parts):
+        part.to_csv(stream, sep=separator, header=i == 0, index=False)
 
 
-def _write_parquet(parts: Iterable[Any], stream: Any) -> int:
+def _write_parquet(parts: Iterable[Any], stream: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    n_rows, writer = 0, None
-    try:
+    with ExitStack() as stack:
+        writer = None
         for part in parts:
             table = pa.Table.from_pandas(part, preserve_index=False)
-            writer = writer or pq.ParquetWriter(stream, table.schema)
+            writer = writer or stack.enter_context(pq.ParquetWriter(stream, table.schema))
             writer.write_table(table)
-            n_rows += len(part)
-    finally:
-        if writer is not None:
-            writer.close()
-    return n_rows

@@ -14,7 +14,7 @@ from pskem.training._loop import State
 from pskem.training._planning import Data, Plan
 from pskem.training._refining import Refined
 
-__all__ = ["troubles", "verdict"]
+__all__ = ["describe_ending", "troubles"]
 
 #: A floor as high as this is meant to be felt: that kernels reach it is no trouble.
 INTENDED_FLOOR = 0.01
@@ -22,7 +22,7 @@ INTENDED_FLOOR = 0.01
 NAMED = 5
 
 
-def verdict(run: State, refined: Refined) -> str:
+def describe_ending(run: State, refined: Refined) -> str:
     """How a training ended, in a few words."""
     passes = run.iteration
     how = {"converged": "converged", "passes": "done"}.get(run.ended, "stopped")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,55 +24,40 @@ class Verdict(NamedTuple):
     mean_log_posterior: float
 
 
-@dataclass(frozen=True)
-class _Likelihoods:
+def _ready(model: Model, source: Source) -> list[Prepared]:
+    return [block.prepared(source.dtype) for block in model.blocks]
+
+
+def _likelihoods(blocks: Sequence[Prepared], batch: Batch) -> FloatArray:
     """log q_rj of a batch, (n, R, L), in standardised coordinates."""
-
-    blocks: tuple[Prepared, ...]
-
-    def __call__(self, batch: Batch) -> FloatArray:
-        pairs = zip(self.blocks, batch.X, strict=True)
-        parts = [mix(block.log_densities(X), block.kernels.weights).T for block, X in pairs]
-        return np.stack(parts, axis=1)
+    pairs = zip(blocks, batch.X, strict=True)
+    parts = [mix(block.log_densities(X), block.kernels.weights).T for block, X in pairs]
+    return np.stack(parts, axis=1)
 
 
-def _likelihoods(model: Model, source: Source) -> _Likelihoods:
-    return _Likelihoods(tuple(block.prepared(source.dtype) for block in model.blocks))
-
-
-@dataclass(frozen=True)
-class _Judge:
+def _judge(model: Model, blocks: Sequence[Prepared], batch: Batch) -> Total:
     """Samples, right decisions, and log posteriors of the true classes, summed."""
-
-    model: Model
-    likelihoods: _Likelihoods
-
-    def __call__(self, batch: Batch) -> Total:
-        joint = self.model.joint(self.likelihoods(batch))
-        n, labels = np.arange(batch.n_samples), batch.labels
-        log_posterior = log_softmax(joint / self.model.temperature, axis=1)[n, labels]
-        # Samples of a class without prior are wrong whatever the model.
-        possible = np.isfinite(self.model.log_priors)[labels]
-        right = np.count_nonzero(joint.argmax(axis=1) == labels)
-        return Total((np.array([len(n), right, log_posterior[possible].sum()]),))
+    joint = model.joint(_likelihoods(blocks, batch))
+    n, labels = np.arange(batch.n_samples), batch.labels
+    log_posterior = log_softmax(joint / model.temperature, axis=1)[n, labels]
+    # Samples of a class without prior are wrong whatever the model.
+    possible = np.isfinite(model.log_priors)[labels]
+    right = np.count_nonzero(joint.argmax(axis=1) == labels)
+    return Total((np.array([len(n), right, log_posterior[possible].sum()]),))
 
 
 def judge(model: Model, holdout: Source) -> Verdict:
     """How well the model does on held-out samples."""
-    (found,) = holdout.fold(_Judge(model, _likelihoods(model, holdout))).arrays
+    (found,) = holdout.fold(partial(_judge, model, _ready(model, holdout))).arrays
     n, right, log_posterior = found.tolist()
     return Verdict(right / n, log_posterior / n)
 
 
-@dataclass(frozen=True)
-class _Gather:
-    likelihoods: _Likelihoods
-
-    def __call__(self, batch: Batch) -> Gathered:
-        return Gathered(((self.likelihoods(batch).transpose(1, 2, 0), batch.labels),))
+def _gather(blocks: Sequence[Prepared], batch: Batch) -> Gathered:
+    return Gathered(((_likelihoods(blocks, batch).transpose(1, 2, 0), batch.labels),))
 
 
 def weigh_blocks(model: Model, holdout: Source) -> Weighting:
     """Block weights and a temperature, fitted to held-out samples."""
-    log_q, labels = holdout.fold(_Gather(_likelihoods(model, holdout))).arrays
+    log_q, labels = holdout.fold(partial(_gather, _ready(model, holdout))).arrays
     return fit_weighting(log_q.transpose(2, 0, 1), labels, model.log_priors)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem.checks import check_shape, numbers
-from pskem.engine import Batch, Coordinates, Gathered, Kernels, Source
+from pskem.engine import Batch, Coordinates, Gathered, Kernels, Source, take
 from pskem.model import Block
-from pskem.starts import FAR, WIDE, Start, StartMethod, View, Wanted, check_size
+from pskem.starts import FAR, WIDE, BlockSamples, Start, StartMethod, Wanted, check_size
 from pskem.structures import FloatArray, Structure
 
 __all__ = ["Fixed", "check_start", "fixed_from", "initialise", "look"]
@@ -56,35 +56,13 @@ def fixed_from(blocks: Sequence[Block]) -> list[Fixed]:
     ]
 
 
-@dataclass(frozen=True)
-class _Take:
-    """Samples of each block by their places in the source, which are sorted."""
-
-    places: tuple[NDArray[np.intp], ...]
-
-    def __call__(self, batch: Batch) -> Gathered:
-        labels = batch.labels
-        found: list[NDArray[Any]] = []
-        for X, places in zip(batch.X, self.places, strict=True):
-            ends = (batch.first, batch.first + batch.n_samples)
-            low, high = np.searchsorted(places, ends)
-            here = places[low:high] - batch.first
-            found += [X[:, here], labels[here]]
-        return Gathered((tuple(found),))
-
-
-@dataclass(frozen=True)
-class _First:
-    """Places of the first samples of each class, (2, n) with their classes."""
-
-    n: int
-
-    def __call__(self, batch: Batch) -> Gathered:
-        sizes = np.minimum(np.diff(batch.bounds), self.n)
-        labels = np.repeat(np.arange(len(sizes)), sizes)
-        rank = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        places = batch.first + np.repeat(batch.bounds[:-1], sizes) + rank
-        return Gathered(((np.stack([places, labels]),),))
+def _first(n: int, batch: Batch) -> Gathered:
+    """Places of the first n samples of each class, (2, n) with their classes."""
+    sizes = np.minimum(np.diff(batch.bounds), n)
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    rank = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    places = batch.first + np.repeat(batch.bounds[:-1], sizes) + rank
+    return Gathered(((np.stack([places, labels]),),))
 
 
 def look(
@@ -92,28 +70,28 @@ def look(
     coordinates: Sequence[Coordinates],
     n_components: Sequence[int],
     generators: Sequence[np.random.Generator | None],
-) -> list[View]:
+) -> list[BlockSamples]:
     """All samples of each block, or as many as are needed to find seeds among.
 
     Without a generator they are taken at equal distances: samples of a class are in no order.
     """
     N, L = int(source.counts.sum()), len(source.counts)
     chosen = [_choose(N, *pair) for pair in zip(n_components, generators, strict=True)]
-    arrays = source.fold(_Take(tuple(chosen))).arrays
+    arrays = source.fold(partial(take, list(enumerate(chosen)))).arrays
     # Rare classes are seen as well.
     present = [np.bincount(labels, minlength=L) for labels in arrays[1::2]]
     rare = [np.flatnonzero(n < np.minimum(SEED_SAMPLES_PER_KERNEL, source.counts)) for n in present]
     if any(classes.size for classes in rare):
-        ((places, labels),) = source.fold(_First(SEED_SAMPLES_PER_KERNEL)).arrays
+        ((places, labels),) = source.fold(partial(_first, SEED_SAMPLES_PER_KERNEL)).arrays
         order = np.lexsort((places, labels))
         places, labels = places[order], labels[order]
         rank = np.arange(len(labels)) - np.searchsorted(labels, labels)
         few = rank < SEED_SAMPLES_PER_KERNEL
         more = [places[few & np.isin(labels, classes)] for classes in rare]
         chosen = [np.union1d(*pair) for pair in zip(chosen, more, strict=True)]
-        arrays = source.fold(_Take(tuple(chosen))).arrays
+        arrays = source.fold(partial(take, list(enumerate(chosen)))).arrays
     rows = zip(arrays[::2], arrays[1::2], coordinates, strict=True)
-    return [View(X.T.astype(np.float64), labels, L, frame) for X, labels, frame in rows]
+    return [BlockSamples(X.T.astype(np.float64), labels, L, frame) for X, labels, frame in rows]
 
 
 def _choose(N: int, n_components: int, rng: np.random.Generator | None) -> NDArray[np.intp]:
@@ -128,15 +106,15 @@ def _choose(N: int, n_components: int, rng: np.random.Generator | None) -> NDArr
 
 def initialise(
     structure: Structure,
-    view: View,
-    n_components: int,
     method: StartMethod,
-    fixed: Fixed,
     floor: float,
+    seen: BlockSamples,
+    n_components: int,
+    fixed: Fixed,
     rng: np.random.Generator,
 ) -> Kernels:
     """Starting kernels of one block."""
-    coordinates = view.coordinates
+    coordinates = seen.coordinates
     means: FloatArray | None = None
     if fixed.means is not None:
         with np.errstate(over="ignore"):
@@ -150,7 +128,7 @@ def initialise(
         check_size(covariances, f"{fixed.origin or 'Start.covariances'} makes a kernel", WIDE)
     weights = fixed.weights
     if weights is None or means is None or covariances is None:
-        made = method.make(Wanted(structure, view, n_components, rng, means, weights))
+        made = method.make(Wanted(structure, seen, n_components, rng, means, weights))
         weights = made.weights if weights is None else weights
         means = made.means
         covariances = made.covariances if covariances is None else covariances

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine import Health, Kernels, Mapper, em_pass, reseed
 from pskem.model import Block, Model
-from pskem.starts import View
+from pskem.starts import BlockSamples
 from pskem.structures import FloatArray
 from pskem.training._holdout import judge
 from pskem.training._initial import initialise, look
@@ -25,8 +24,7 @@ __all__ = ["Observer", "Progress", "State", "Trainer", "train"]
 MOST_RESEEDINGS = 3
 
 
-@dataclass(frozen=True, eq=False)
-class State:
+class State(NamedTuple):
     """A training by EM after a pass.
 
     start : which of several starts it began from
@@ -105,8 +103,7 @@ class Progress(Protocol):
 Observer = Callable[[Progress], bool]
 
 
-@dataclass(frozen=True)
-class Trainer:
+class Trainer(NamedTuple):
     """EM on the samples of a plan."""
 
     plan: Plan
@@ -126,20 +123,17 @@ class Trainer:
 
     def advance(self, state: State) -> State:
         """The state after one more pass."""
-        plan, (source, coordinates, holdout, watched) = self.plan, self.data
-        kernels = state.model.kernels
-        step = em_pass(plan.structure, source, kernels, plan.regularisers, self.parallel_map)
+        plan, data, kernels = self.plan, self.data, state.model.kernels
+        step = em_pass(plan.structure, data.source, kernels, plan.regularisers, self.parallel_map)
         updated, health, left = self._mend(state, step.kernels, step.health)
         model = state.model.with_kernels(updated)
-        N = int(source.counts.sum())
-        volume = N * np.array([frame.log_volume for frame in coordinates])
-        trace = np.vstack([state.log_likelihoods, step.log_likelihoods - volume])
+        trace = np.vstack([state.log_likelihoods, step.log_likelihoods - data.log_volumes])
         scores, converged = state.scores, state.converged
         if len(trace) > 1 and plan.tol > 0.0:
             # A fall, which rounding can cause, is no convergence either.
-            converged = np.abs(trace[-1] - trace[-2]) / N < plan.tol
-        if holdout is not None and watched:
-            scores = np.append(scores, judge(model, holdout).accuracy)
+            converged = np.abs(trace[-1] - trace[-2]) / len(plan.rows) < plan.tol
+        if data.holdout is not None and data.watched:
+            scores = np.append(scores, judge(model, data.holdout).accuracy)
         kept = (state.best, state.best_health, state.best_iter)
         if not plan.early_stopping or scores[-1] > scores[:-1].max(initial=-np.inf):
             kept = (model, health, len(trace))
@@ -182,18 +176,18 @@ def train(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, observe: 
     first: Model | None = None
     for i in range(plan.n_init):
         model = _start_model(trainer, classes, priors, i)
-        if first is not None and _same(first, model):
+        if first is not None and first.same_kernels(model):
             continue  # chance left nothing to decide
         first = first or model
         state = trainer.begin(model, i)
         while not state.ended:
             state = trainer.advance(state)
             if observe(state):
-                state = replace(state, ended="asked")
+                state = state._replace(ended="asked")
         if best is None or state.merit(plan.early_stopping) > best.merit(plan.early_stopping):
             best = state
         if state.ended == "asked":
-            return replace(best, ended="asked")
+            return best._replace(ended="asked")
     assert best is not None  # n_init >= 1
     return best
 
@@ -207,28 +201,16 @@ def _start_model(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, i:
         np.random.default_rng([plan.seed, 2, i, int(features.min())]) for features in plan.blocks
     ]
     if all(part.complete for part in plan.fixed):  # nothing is left to be made from samples
-        nobody = np.zeros(0, dtype=np.intp)
-        views = [View(np.empty((0, 0)), nobody, len(classes), frame) for frame in coordinates]
+        nothing = np.empty((0, 0)), np.zeros(0, dtype=np.intp), len(classes)
+        seen = [BlockSamples(*nothing, place) for place in coordinates]
     else:
         lots = generators if plan.start.is_random else [None] * len(generators)
-        views = look(source, coordinates, plan.n_components, lots)
-    rows = list(
-        zip(views, plan.n_components, plan.fixed, plan.regularisers, generators, strict=True)
-    )
-    kernels = trainer.parallel_map(partial(_initial, plan), rows)
+        seen = look(source, coordinates, plan.n_components, lots)
+    make = partial(initialise, plan.structure, plan.start, plan.regularisers[0].floor)
+    kernels = trainer.parallel_map(make, seen, plan.n_components, plan.fixed, generators)
     parts = zip(plan.blocks, kernels, coordinates, strict=True)
     blocks = tuple(
         Block(features, made, frame, plan.structure, made.weights > 0.0)
         for features, made, frame in parts
     )
     return Model(blocks, classes, priors, plan.block_weights)
-
-
-def _initial(plan: Plan, row: tuple[View, int, Any, Any, np.random.Generator]) -> Kernels:
-    view, K, fixed, regulariser, rng = row
-    return initialise(plan.structure, view, K, plan.start, fixed, regulariser.floor, rng)
-
-
-def _same(one: Model, other: Model) -> bool:
-    pairs = zip(one.kernels, other.kernels, strict=True)
-    return all(np.array_equal(a, b) for pair in pairs for a, b in zip(*pair, strict=True))

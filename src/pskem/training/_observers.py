@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from pskem.model import Model
 from pskem.training._callbacks import FitTask, caller_depth
-from pskem.training._diagnostics import troubles, verdict
+from pskem.training._diagnostics import describe_ending, troubles
 from pskem.training._loop import Progress, State
 from pskem.training._planning import Data, Plan, Samples
 from pskem.training._progress import PassBar
@@ -53,7 +53,7 @@ class Observers:
 
     def end(self, data: Data, run: State, refined: Refined) -> None:
         """Hear how the training went; warn the caller of ``fit`` of what went wrong."""
-        self.close(verdict(run, refined))
+        self.close(describe_ending(run, refined))
         self._task.end(refined.best)
         for message in troubles(self._plan, data, run, self._names):
             depth = 3 + caller_depth(self._estimator)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pskem.blocks import partition_features, within_class_dependence
 from pskem.checks import check_block_weights, check_n_components
 from pskem.engine import (
+    ENOUGH_FOR_DEPENDENCE,
     ArraySource,
     Coordinates,
     Mapper,
@@ -19,6 +20,7 @@ from pskem.engine import (
     canonical_order,
     locate,
     measure,
+    representative,
     workers,
 )
 from pskem.model import Model
@@ -49,8 +51,6 @@ ENOUGH_TO_VALIDATE = 1000
 #: Discriminative passes, when validation chooses among them and when it does not.
 VALIDATED_PASSES = 20
 UNWATCHED_PASSES = 5
-#: Samples that are enough to learn how features hang together.
-ENOUGH_FOR_DEPENDENCE = 20_000
 #: No eigenvalue of a covariance in standardised coordinates goes below this, even with
 #: ``reg_covar=0``: beyond it rounding decides what the matrix is.
 SMALLEST_FLOOR = 1e-10
@@ -115,18 +115,21 @@ class Plan(NamedTuple):
 class Data(NamedTuple):
     """Samples in standardised coordinates: to train on, and to validate on if there are any.
 
+    log_volumes : (R,), of all samples: subtract them from log likelihoods in these coordinates
     watched : whether validation data are scored after the passes of EM
     """
 
     source: Source
     coordinates: Sequence[Coordinates]
+    log_volumes: FloatArray
     holdout: Source | None
     watched: bool
 
 
 def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: int) -> Plan:
     """The plan of a fit; ``before`` is the model from which it goes on."""
-    blocks = _blocks(settings, samples, before, seed)
+    order = canonical_order(samples.X, samples.labels)
+    blocks = _blocks(settings, samples, before, seed, order)
     R, counts = len(blocks), np.bincount(samples.labels, minlength=len(samples.classes))
     if before is None:
         suggested = [suggest_n_components(counts, len(features)) for features in blocks]
@@ -143,7 +146,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     given = check_block_weights(settings.block_weights, R)
     floor = max(float(settings.reg_covar), SMALLEST_FLOOR)
     diagonal = settings.shrinkage.target == "diag"
-    refinement, rows, held_out = _hold_out(settings, samples, seed)
+    refinement, rows, held_out = _hold_out(settings, samples, seed, order)
     return Plan(
         structure=settings.structure,
         blocks=blocks,
@@ -197,7 +200,8 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
         bounds = np.searchsorted(y_val[order], np.arange(L + 1)).astype(np.intp)
         holdout = ArraySource(parts, bounds, parallel_map)
     watched = samples.validation is not None or plan.early_stopping
-    return Data(source.standardise(coordinates), coordinates, holdout, watched)
+    volumes = len(plan.rows) * np.array([frame.log_volume for frame in coordinates])
+    return Data(source.standardise(coordinates), coordinates, volumes, holdout, watched)
 
 
 def suggest_n_components(counts: NDArray[np.intp], m: int) -> int:
@@ -210,7 +214,11 @@ def suggest_n_components(counts: NDArray[np.intp], m: int) -> int:
 
 
 def _blocks(
-    settings: Settings, samples: Samples, before: Model | None, seed: int
+    settings: Settings,
+    samples: Samples,
+    before: Model | None,
+    seed: int,
+    order: NDArray[np.intp],
 ) -> list[NDArray[np.intp]]:
     """The blocks of the columns of X."""
     n_blocks = settings.n_blocks or "auto"
@@ -221,9 +229,8 @@ def _blocks(
         if len(before.blocks) == len(blocks):
             return [block.features for block in before.blocks]
         return blocks
-    return deal_blocks(
-        samples.X, samples.labels, n_blocks, settings.partition, seed, samples.feature_names
-    )
+    names = samples.feature_names
+    return deal_blocks(samples.X, samples.labels, n_blocks, settings.partition, seed, names, order)
 
 
 def deal_blocks(
@@ -233,17 +240,16 @@ def deal_blocks(
     partition: Any,
     seed: int,
     feature_names: Sequence[str] | None = None,
+    order: NDArray[np.intp] | None = None,
 ) -> list[NDArray[np.intp]]:
     """The blocks of the columns of X (N, M), with samples for a partition that follows from them.
 
-    At most 20,000 samples are looked at.
+    At most 20,000 samples are looked at. Their canonical order is computed if it is not given.
     """
     dependence = None
     if isinstance(partition, str) and partition == "dependence":
-        rows = canonical_order(X, labels)
-        if len(rows) > ENOUGH_FOR_DEPENDENCE:
-            # Within a class the order is by a hash, so all classes have their shares.
-            rows = rows[np.linspace(0, len(rows) - 1, ENOUGH_FOR_DEPENDENCE).astype(np.intp)]
+        everyone = canonical_order(X, labels) if order is None else order
+        rows = representative(everyone, ENOUGH_FOR_DEPENDENCE)
         with workers(1):  # BLAS rounds by the number of its threads
             dependence = within_class_dependence(X[rows], labels[rows])
     rng = np.random.default_rng([seed, 0])
@@ -260,6 +266,7 @@ def check_unchanged(
     """Refuse a warm start with settings that the fitted model does not have."""
     for name, was, now in [
         ("covariance_type", before.structure.name, settings.structure.name),
+        ("number of blocks", len(before.blocks), len(blocks)),
         ("blocks", [b.features.tolist() for b in before.blocks], [b.tolist() for b in blocks]),
         ("n_components", [len(b.means) for b in before.blocks], list(n_components)),
         ("classes", before.classes.tolist(), classes.tolist()),
@@ -272,7 +279,7 @@ def check_unchanged(
 
 
 def _hold_out(
-    settings: Settings, samples: Samples, seed: int
+    settings: Settings, samples: Samples, seed: int, order: NDArray[np.intp]
 ) -> tuple[Refinement, NDArray[np.intp], NDArray[np.intp]]:
     """What to do after EM, rows to train on, and rows to validate on."""
     N, L = len(samples.labels), len(samples.classes)
@@ -285,7 +292,6 @@ def _hold_out(
     choose = choose and passes > 0
     fit = isinstance(weights, str) and (weights == "fit" or choose)
     refinement = Refinement(fit, passes, choose)
-    order = canonical_order(samples.X, samples.labels)
     if validated or not (asked or choose or fit):
         return refinement, order, order[:0]
     fraction = settings.validation_fraction

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from pskem.engine import Criterion, Mapper, Step, contrast, discriminative_pass
+from pskem.engine import DecisionRule, Mapper, Step, assess, discriminative_pass
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._holdout import Verdict, judge, weigh_blocks
@@ -16,8 +17,7 @@ from pskem.training._planning import Data, Plan
 __all__ = ["Refined", "Refiner", "refine"]
 
 
-@dataclass(frozen=True, eq=False)
-class Refined:
+class Refined(NamedTuple):
     """A training after a discriminative pass, or as EM left it.
 
     model : after the last pass
@@ -57,8 +57,7 @@ class Refined:
         return True
 
 
-@dataclass(frozen=True)
-class Refiner:
+class Refiner(NamedTuple):
     """Discriminative passes on the samples of a plan."""
 
     plan: Plan
@@ -67,11 +66,11 @@ class Refiner:
 
     def begin(self, model: Model, start: int) -> Refined:
         """The state before the first pass."""
-        step = contrast(
+        step = assess(
             self.plan.structure,
             self.data.source,
             model.kernels,
-            _criterion(model),
+            _rule(model),
             self.parallel_map,
         )
         trace = np.array([step.criterion])
@@ -86,14 +85,13 @@ class Refiner:
             self.data.source,
             state.step,
             [regulariser.floor for regulariser in self.plan.regularisers],
-            _criterion(state.model),
+            _rule(state.model),
             self.parallel_map,
         )
         if step is None:
-            return replace(state, ended="optimum")
+            return state._replace(ended="optimum")
         model = state.model.with_kernels(step.kernels)
-        state = replace(
-            state,
+        state = state._replace(
             model=model,
             step=step,
             log_posteriors=np.append(state.log_posteriors, step.criterion),
@@ -101,12 +99,12 @@ class Refiner:
         )
         p = state.iteration
         if not refinement.choose or state.verdicts[-1] > state.verdicts[state.best_iter]:
-            state = replace(state, best=model, best_iter=p)
+            state = state._replace(best=model, best_iter=p)
         patience = self.plan.patience
         if p >= refinement.passes:
-            return replace(state, ended="passes")
+            return state._replace(ended="passes")
         if refinement.choose and patience is not None and p - state.best_iter >= patience:
-            return replace(state, ended="patience")
+            return state._replace(ended="patience")
         return state
 
     def weighed(self, model: Model) -> Model:
@@ -121,9 +119,9 @@ class Refiner:
         return () if self.data.holdout is None else (judge(model, self.data.holdout),)
 
 
-def _criterion(model: Model) -> Criterion:
+def _rule(model: Model) -> DecisionRule:
     T = model.temperature
-    return Criterion(model.log_priors / T, model.block_weights / T)
+    return DecisionRule(model.log_priors / T, model.block_weights / T)
 
 
 def refine(refiner: Refiner, run: State, observe: Observer) -> Refined:
@@ -138,5 +136,5 @@ def refine(refiner: Refiner, run: State, observe: Observer) -> Refined:
         done = state.iteration
         state = refiner.advance(state)
         if state.iteration > done and observe(state):
-            state = replace(state, ended="asked")
-    return replace(state, best=refiner.weighed(state.best)) if state.best_iter else state
+            state = state._replace(ended="asked")
+    return state._replace(best=refiner.weighed(state.best)) if state.best_iter else state

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -60,8 +60,7 @@ class Shrinkage:
         return float(m + 1) if isinstance(self.samples, str) else float(self.samples)
 
 
-@dataclass(frozen=True, eq=False)
-class Settings:
+class Settings(NamedTuple):
     """What an estimator's parameters say, checked as far as that goes without data.
 
     None stands for "auto" where a parameter has that; ``start`` makes what ``given`` does not fix.
@@ -95,7 +94,7 @@ class Settings:
 
         Parameters that a subclass adds are its own business.
         """
-        known = {field.name for field in fields(cls)} | {"covariance_type", "init"}
+        known = {*cls._fields} | {"covariance_type", "init"}
         found = {name: value for name, value in parameters.items() if name in known}
         checks.check_choice("covariance_type", found["covariance_type"], list(STRUCTURES))
         checks.check_integer("n_init", found["n_init"], 1)

@@ -20,7 +20,7 @@ from scipy.special import log_softmax
 
 from pskem.structures import FloatArray
 
-__all__ = ["Weighting", "cross_entropy", "equal_weighting", "fit_weighting"]
+__all__ = ["Weighting", "cross_entropy", "fit_weighting"]
 
 #: Strength of the pull toward T = 1, in cross-entropy: it decides where the data do not, because
 #: the classes are about equally frequent.
@@ -35,11 +35,6 @@ class Weighting(NamedTuple):
 
     weights: FloatArray
     temperature: float
-
-
-def equal_weighting(n_blocks: int) -> Weighting:
-    """All blocks as they are."""
-    return Weighting(np.ones(n_blocks), 1.0)
 
 
 def cross_entropy(
@@ -74,8 +69,9 @@ def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatA
     log_q, labels = log_q[possible[labels]], labels[possible[labels]]
     log_prior = np.where(possible, log_prior, -1e30)
     n, R, L = log_q.shape
+    as_they_are = Weighting(np.ones(R), 1.0)
     if n == 0:
-        return equal_weighting(R)
+        return as_they_are
     relative = log_q - log_q.max(axis=2, keepdims=True)
     # A sample far from all kernels of its own class may be thousands behind, and one such sample
     # would decide the weights alone.
@@ -100,5 +96,5 @@ def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatA
     )
     inverse = float(found.x[-1])
     if not found.x[:-1].any():  # nothing would be left to decide by
-        return equal_weighting(R)
+        return as_they_are
     return Weighting(found.x[:-1] / inverse, 1.0 / inverse)

@@ -14,7 +14,6 @@ from pskem.files import check_kind, check_place
 from pskem.persistence import load_with_header
 from pskem.tables import (
     MISSING,
-    ROWS,
     TARGET,
     Columns,
     TableError,
@@ -87,8 +86,7 @@ class Predictor(NamedTuple):
 
     @property
     def classes(self) -> NDArray[Any]:
-        classes: NDArray[Any] = self.model.classes_
-        return classes
+        return self.model.classes_
 
     def target_for(self, source: str) -> str:
         """The class column of a table: that of the training table, or of a named data set."""
@@ -101,23 +99,18 @@ class Predictor(NamedTuple):
         return self.target
 
     def predictions(
-        self,
-        source: str,
-        proba: bool = False,
-        keep: Sequence[str] = (),
-        subset: str | None = None,
-        data_home: Any = None,
-        rows: int = ROWS,
+        self, source: str, proba: bool = False, keep: Sequence[str] = (), **reading: Any
     ) -> Iterator[Any]:
         """Data frames of kept columns, the prediction and, if asked for, all probabilities.
 
-        Each has at most so many rows, so that a table need not fit into memory.
+        ``reading`` holds subset, data_home and rows (of a part), as for
+        :func:`pskem.tables.read_parts`.
         """
         made = [PREDICTION, *(f"p({name})" for name in self.classes if proba)]
         taken = [name for name in keep if name in made]
         if taken:
             raise TableError(f"The column {taken[0]!r} cannot be kept: the output has its own.")
-        for frame, X in self._parts(source, subset, data_home, keep, rows):
+        for frame, X in self._parts(source, keep, None, **reading):
             missing = [name for name in keep if name not in frame.columns]
             if missing:
                 raise TableError(f"There is no column {missing[0]!r} to keep.")
@@ -128,19 +121,14 @@ class Predictor(NamedTuple):
             yield kept.assign(**dict(zip(made, columns, strict=True)))
 
     def judged(
-        self,
-        source: str,
-        target: str,
-        subset: str | None = None,
-        data_home: Any = None,
-        rows: int = ROWS,
+        self, source: str, target: str, **reading: Any
     ) -> tuple[NDArray[np.intp], NDArray[np.floating], int]:
         """Labels, as positions in the classes, and probabilities of all rows with a class.
 
-        The third value counts the rows without one.
+        The third value counts the rows without one. ``reading`` is as for :meth:`predictions`.
         """
         labels, probabilities, n_without = [], [], 0
-        for frame, X in self._parts(source, subset, data_home, [target], rows, target):
+        for frame, X in self._parts(source, [target], target, **reading):
             y, present = labels_of(frame, target)
             n_without += int((~present).sum())
             if not len(y):
@@ -167,19 +155,13 @@ class Predictor(NamedTuple):
         return np.array([found[str(value)] for value in y], dtype=np.intp)
 
     def _parts(
-        self,
-        source: str,
-        subset: str | None,
-        data_home: Any,
-        verbatim: Sequence[str],
-        rows: int,
-        target: str | None = None,
+        self, source: str, verbatim: Sequence[str], target: str | None, **reading: Any
     ) -> Iterator[tuple[Any, Any]]:
         """A table in parts, each as it is and as the model wants it."""
         target = TARGET if is_named(source) else target
         categorical = self.columns.categorical if self.columns is not None else []
         told: set[tuple[str, str]] = set()
-        for frame in read_parts(source, subset, data_home, categorical, verbatim, rows):
+        for frame in read_parts(source, text=categorical, verbatim=verbatim, **reading):
             # In features a text like NA still stands for a gap.
             kept = [name for name in verbatim if name in frame.columns and is_text(source)]
             gaps = {name: frame[name].mask(frame[name].isin(MISSING)) for name in kept}
@@ -189,8 +171,7 @@ class Predictor(NamedTuple):
 
     def _proba(self, X: Any) -> NDArray[np.floating]:
         with unknown_allowed():
-            proba: NDArray[np.floating] = self.model.predict_proba(X)
-        return proba
+            return self.model.predict_proba(X)
 
     def _tell_unknown(self, X: Any, told: set[tuple[str, str]]) -> None:
         """Warn of categories that the training did not see, once each."""

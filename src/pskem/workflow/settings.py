@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,35 +12,41 @@ from pskem import checks
 from pskem.starts import STARTS, ClassKMeans, Uniform
 from pskem.training import Shrinkage
 
-__all__ = ["START_SETTINGS", "classifier_settings"]
+__all__ = ["FLAT_SETTINGS", "classifier_settings"]
 
-#: Settings of a start that have names of their own.
-START_SETTINGS = ("own_mass", "init_range", "init_scale", "reseed")
+#: Settings that are fields of a start or of a Shrinkage, and their defaults.
+FLAT_SETTINGS: Mapping[str, Any] = {
+    "own_mass": ClassKMeans().own_mass,
+    "init_range": (Uniform().low, Uniform().high),
+    "init_scale": Uniform().scale,
+    "reseed": True,
+    "shrinkage_target": Shrinkage().target,
+}
 
 
 def classifier_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of :class:`pskem.SharedKernelClassifier` from flat settings.
 
-    own_mass, init_range, init_scale and reseed become a start, shrinkage_target a Shrinkage; all
-    others are the classifier's own. What a start does not have is not used.
+    own_mass, init_range, init_scale and reseed become fields of the start, where it has them, and
+    shrinkage_target that of a Shrinkage; all others are the classifier's own.
     """
-    settings = {key: value for key, value in flat.items() if key not in START_SETTINGS}
-    given = {key: flat[key] for key in START_SETTINGS if key in flat}
-    if given:
-        checks.check_choice("init", settings.get("init", "class-kmeans"), list(STARTS))
-        start: Any = STARTS[settings.get("init", "class-kmeans")]
-        own_mass, scale = given.get("own_mass", 1.0), given.get("init_scale", Uniform().scale)
-        checks.check_real("own_mass", own_mass, 0.0, 1.0)
-        checks.check_real("init_scale", scale, 0.0, strict=True)
-        low, high = _range(given.get("init_range", (Uniform().low, Uniform().high)))
-        if "own_mass" in given and isinstance(start, ClassKMeans):
-            start = replace(start, own_mass=own_mass)
-        if isinstance(start, Uniform):
-            start = Uniform(low, high, scale)
-        settings["init"] = replace(start, reseed=given.get("reseed", True))
-    if "shrinkage_target" in settings:
-        target = settings.pop("shrinkage_target")
-        settings["shrinkage"] = Shrinkage(settings.get("shrinkage", "auto"), target)
+    settings = {key: value for key, value in flat.items() if key not in FLAT_SETTINGS}
+    fields = {key: flat[key] for key in ("own_mass", "reseed") if key in flat}
+    if "init_scale" in flat:
+        fields["scale"] = flat["init_scale"]
+    if "init_range" in flat:
+        fields["low"], fields["high"] = _range(flat["init_range"])
+    if fields:
+        start: Any = settings.get("init", "class-kmeans")
+        if not is_dataclass(start):
+            checks.check_choice("init", start, list(STARTS))
+            start = STARTS[start]
+        checks.check_real("own_mass", fields.get("own_mass", 1.0), 0.0, 1.0)
+        checks.check_real("init_scale", fields.get("scale", 1.0), 0.0, strict=True)
+        own = {name: value for name, value in fields.items() if hasattr(start, name)}
+        settings["init"] = replace(start, **own)
+    if "shrinkage_target" in flat:
+        settings["shrinkage"] = Shrinkage(flat.get("shrinkage", "auto"), flat["shrinkage_target"])
     return settings
 
 

@@ -13,7 +13,6 @@ from pskem.tables import (
     Columns,
     TableError,
     align,
-    all_numeric,
     infer_columns,
     is_named,
     labels_of,
@@ -55,6 +54,7 @@ class Task(NamedTuple):
         categorical: Collection[str] = (),
         pca: int | None = None,
         ica: bool = False,
+        random_state: int | None = None,
         subset: str | None = None,
         data_home: Any = None,
     ) -> Self:
@@ -82,7 +82,7 @@ class Task(NamedTuple):
         elif drop or categorical:
             raise TableError(f"The columns of {source} are pixels: leave --drop/--categorical out.")
         else:
-            columns = all_numeric(frame, target)
+            columns = Columns([name for name in frame.columns if name != target], [], {})
         X = align(frame, columns)
         remarks = [f"Column {name!r} is left out: {why}." for name, why in columns.dropped.items()]
         if not present.all():
@@ -96,7 +96,7 @@ class Task(NamedTuple):
                 f"{kind} components mix numbers and categories, which have no blocks of their own"
                 " then."
             )
-        encoder = make_encoder(columns, image_set, pca, ica)
+        encoder = make_encoder(columns, image_set, pca, ica, random_state)
         return cls(source, X, y, target, columns, encoder, remarks)
 
     @property

@@ -18,12 +18,7 @@ from pskem.tables import TableError, category_features, fit_encoder, unknown_all
 from pskem.training import Settings, deal_blocks, draw_seeds, split, suggest_n_components
 from pskem.workflow.task import Task
 
-__all__ = [
-    "Trained",
-    "complete",
-    "hold_out",
-    "train",
-]
+__all__ = ["Trained", "complete", "hold_out", "train"]
 
 #: The floor where there are indicators of categories: a kernel that has seen one category should
 #: not rule out the others.
@@ -101,8 +96,7 @@ class Trained(NamedTuple):
 
     @property
     def classifier(self) -> SharedKernelClassifier:
-        classifier: SharedKernelClassifier = self.pipeline[-1]
-        return classifier
+        return self.pipeline[-1]
 
     @property
     def ending(self) -> str:

@@ -24,21 +24,14 @@ from pskem.tables import TableError, category_features, fit_encoder, unknown_all
 from pskem.workflow.task import Task
 from pskem.workflow.training import complete, hold_out
 
-__all__ = ["EncodedFold", "Search", "make_folds", "tune"]
+__all__ = ["Search", "tune"]
 
 #: Rows that a search uses at most, and the share of its time that may go into encoding folds.
 MOST_ROWS = 20_000
 FOLDS_SHARE = 0.3
 
 
-class EncodedFold(NamedTuple):
-    """A fold and the encoder that its training part made."""
-
-    encoder: Pipeline
-    fold: Fold
-
-
-def make_folds(task: Task, n_folds: int, seed: Any, seconds: float = np.inf) -> list[EncodedFold]:
+def _make_folds(task: Task, n_folds: int, seed: Any, seconds: float) -> list[tuple[Pipeline, Fold]]:
     """Encoded folds, each class in each of them as far as it goes.
 
     The encoder is fitted on the training part of each fold alone. After the first two, folds are
@@ -49,7 +42,7 @@ def make_folds(task: Task, n_folds: int, seed: Any, seconds: float = np.inf) -> 
     start = time.monotonic()
     _, counts = np.unique(task.y, return_counts=True)
     splitter = StratifiedKFold(min(n_folds, int(counts.min())), shuffle=True, random_state=seed)
-    folds: list[EncodedFold] = []
+    folds: list[tuple[Pipeline, Fold]] = []
     for train, test in splitter.split(np.zeros(len(task.y)), task.y):
         if len(folds) >= 2 and time.monotonic() - start > seconds:
             break
@@ -58,7 +51,7 @@ def make_folds(task: Task, n_folds: int, seed: Any, seconds: float = np.inf) -> 
         encoder, X = fit_encoder(task.encoder, task.X.iloc[train])
         with unknown_allowed():
             X_test = encoder.transform(task.X.iloc[test])
-        folds.append(EncodedFold(encoder, Fold(X, task.y[train], X_test, task.y[test])))
+        folds.append((encoder, Fold(X, task.y[train], X_test, task.y[test])))
     return folds
 
 
@@ -93,10 +86,10 @@ def tune(
     if len(task.y) > MOST_ROWS:
         _, rows = hold_out(task.y, MOST_ROWS / len(task.y), classifier.random_state)
         task = task._replace(X=task.X.iloc[rows], y=task.y[rows])
-    folds = make_folds(task, n_folds, classifier.random_state, FOLDS_SHARE * budget)
-    first = folds[0].fold
+    folds = _make_folds(task, n_folds, classifier.random_state, FOLDS_SHARE * budget)
+    encoder, first = folds[0]
     n_samples, n_features = first.X.shape
-    n_numbers = n_features - sum(map(len, category_features(folds[0].encoder)))
+    n_numbers = n_features - sum(map(len, category_features(encoder)))
     _, counts = np.unique(first.y, return_counts=True)
     if n_numbers:
         grid = make_candidates(counts, n_numbers, covariance_type=list(STRUCTURES))
