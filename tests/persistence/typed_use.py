@@ -28,3 +28,16 @@ def load_returns_what_was_asked_for() -> None:
     assert_type(pskem.load("model.pskem"), Saved)
     assert_type(load_with_header("model.pskem"), tuple[Saved, Header])
     pskem.load("model.pskem", "SharedKernelClassifier")  # type: ignore[call-overload]
+
+
+def settings_are_known_by_name() -> None:
+    SharedKernelClassifier(covariance_type="tied", init="kdtree", partition="dependence")
+    SharedKernelClassifier(covariance_type="fulll")  # type: ignore[arg-type]
+    SharedKernelClassifier(init="k-means")  # type: ignore[arg-type]
+    SharedKernelClassifier(partition="by chance")  # type: ignore[arg-type]
+    SharedKernelDensity(covariance_type="spheric")  # type: ignore[arg-type]
+
+
+def fit_returns_the_estimator(X: object, y: object) -> None:
+    assert_type(SharedKernelClassifier().fit(X, y), SharedKernelClassifier)
+    assert_type(SharedKernelDensity().fit(X), SharedKernelDensity)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -27,7 +27,8 @@ __all__ = [
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 InitName = Literal["class-kmeans", "k-means++", "kmeans", "kdtree", "em", "random"]
 Init = InitName | StartMethod | Start
-Partition = Literal["sequential", "interleaved", "random", "dependence"] | Sequence[Any]
+Arrangement = Literal["sequential", "interleaved", "random", "dependence"]
+Partition = Arrangement | list[Any] | tuple[Any, ...]
 ShrinkageTarget = Literal["pooled", "diag"]
 
 

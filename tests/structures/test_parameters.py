@@ -1,0 +1,88 @@
+"""A structure may have parameters: one that is not in the package goes through the whole engine."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from pskem.engine import ArraySource, Kernels, Regulariser, em_pass, prepare, serial_map
+from pskem.structures import STRUCTURES, SecondMoments
+from pskem.structures._storage import Variance
+
+SPHERICAL = STRUCTURES["spherical"]
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """Kernels with covariance v_k diag(shape): spherical after a division by sqrt(shape)."""
+
+    shape: tuple[float, ...]
+    name: ClassVar[str] = "shaped"
+    common_scale: ClassVar[bool] = True
+    storage: ClassVar[Variance] = Variance()
+    without_phi: ClassVar[None] = None
+
+    @property
+    def root(self):
+        return np.sqrt(self.shape)
+
+    def n_rows(self, m):
+        return m + 1
+
+    def natural(self, means, covariances):
+        found = SPHERICAL.natural(means / self.root, covariances)
+        theta = found.theta.copy()
+        theta[:, 1:] /= self.root
+        return found._replace(theta=theta, constant=found.constant - np.log(self.root).sum())
+
+    def features(self, natural, X, out):
+        out[0] = np.square(X / self.root[:, None]).sum(axis=0)
+        out[1:] = X
+
+    def products(self, counts, a, b):
+        own = counts * (a * b / np.array(self.shape)).sum(axis=1)
+        return SecondMoments(own[:, None], np.zeros(()))
+
+    def spread(self, counts, covariances, m):
+        return SPHERICAL.spread(counts, covariances, m)
+
+    def gather(self, counts, moments, m):
+        return SPHERICAL.gather(counts, moments, m)
+
+    def floor(self, covariances, floor):
+        return SPHERICAL.floor(covariances, floor)
+
+
+def test_em_is_that_of_spherical_kernels_in_other_coordinates(rng):
+    shape = (4.0, 0.25, 9.0)
+    structure = Shaped(shape)
+    root = structure.root[:, None]
+    X = root * rng.standard_normal((3, 400)) + np.repeat([-1.0, 2.0], 200)
+    bounds = np.array([0, 200, 400])
+    weights = np.full((2, 4), 0.25)
+    means = X[:, ::100].T.copy()
+    variances = np.ones(4)
+    ours = Kernels(weights, means, variances)
+    theirs = Kernels(weights, means / structure.root, variances)
+    source, scaled = (ArraySource([part], bounds, serial_map) for part in (X, X / root))
+    volume = X.shape[1] * np.log(root).sum()
+    for _ in range(5):
+        a = em_pass(structure, source, [ours], [Regulariser(1e-6)], serial_map)
+        b = em_pass(SPHERICAL, scaled, [theirs], [Regulariser(1e-6)], serial_map)
+        assert a.log_likelihoods[0] == pytest.approx(b.log_likelihoods[0] - volume, rel=1e-12)
+        (ours,), (theirs,) = a.kernels, b.kernels
+    np.testing.assert_allclose(ours.means, theirs.means * structure.root, rtol=1e-9)
+    np.testing.assert_allclose(ours.covariances, theirs.covariances, rtol=1e-9)
+
+
+def test_another_parameter_is_another_density(rng):
+    X = rng.standard_normal((2, 5))
+    kernels = Kernels(np.ones((1, 1)), np.zeros((1, 2)), np.ones(1))
+    one, other = (
+        prepare(Shaped(shape), kernels, np.dtype(np.float64)).log_densities(X)
+        for shape in ((1.0, 1.0), (1.0, 2.0))
+    )
+    assert Shaped((1.0, 1.0)) != Shaped((1.0, 2.0))
+    expected = -0.5 * np.log(2.0) + 0.25 * X[1] ** 2
+    np.testing.assert_allclose(other[0] - one[0], expected, rtol=1e-12)
