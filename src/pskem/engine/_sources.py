@@ -8,8 +8,7 @@ Threads are one source; files and clusters can be others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -40,6 +39,8 @@ SMALLEST_TILE = 256
 #: finish together.
 BATCH = 8192
 MIN_BATCHES = 32
+#: Batches whose results are kept until they are merged.
+AT_A_TIME = 128
 
 
 class Batch(NamedTuple):
@@ -110,10 +111,6 @@ class Divisible:
 
 def _apply(function: Callable[[Batch], T], batch: Batch) -> T:
     return function(batch)
-
-
-def _merge(one: T, other: T) -> T:
-    return one.merge(other)
 
 
 class Total(NamedTuple):
@@ -267,10 +264,14 @@ class ArraySource:
     def fold(self, function: Callable[[Batch], T]) -> T:
         whole = function if isinstance(function, Divisible) else None
         parts = [function] if whole is None else whole.divide()
-        n = len(self._batches)
-        repeated = [part for part in parts for _ in range(n)]
-        found = self._map(_apply, repeated, self._batches * len(parts))
-        totals = [reduce(_merge, found[i : i + n]) for i in range(0, len(found), n)]
+        totals: list[Any] = [None] * len(parts)
+        tasks = list(product(enumerate(parts), self._batches))
+        # Some at a time: what all batches return may take more memory than the batches in work.
+        for low in range(0, len(tasks), AT_A_TIME):
+            places, batches = zip(*tasks[low : low + AT_A_TIME], strict=True)
+            found = self._map(_apply, [part for _, part in places], batches)
+            for (i, _), result in zip(places, found, strict=True):
+                totals[i] = result if totals[i] is None else totals[i].merge(result)
         return totals[0] if whole is None else whole.join(totals)
 
     def standardise(self, coordinates: Sequence[Coordinates]) -> Self:
