@@ -1,4 +1,4 @@
-"""Write the tables of docs/beyond.md and README.md from recorded runs.
+"""Write the tables of docs/beyond.md from recorded runs.
 
 pskem reproduce report --out RESULTS
 python -m docs.beyond RESULTS      # copy the summary of RESULTS, then write
@@ -36,13 +36,6 @@ NAMES = {
     "tuned-rbf-svm": "SVM, RBF kernel, tuned",
 }
 VARIANTS = ("pskem", "pskem-cv", "pskem-ensemble")
-#: The columns of the table against the paper, with short names.
-AGAINST = {
-    "pskem": "pskem",
-    "pskem-cv": "pskem, tuned",
-    "pskem-ensemble": "pskem, ensemble",
-    "tuned-rbf-svm": "RBF-SVM, tuned",
-}
 UNTUNED = ("pskem", "qda", "knn", "rbf-svm", "hist-gradient-boosting")
 
 Cells = dict[tuple[str, str], Point]
@@ -111,21 +104,6 @@ def paper_reports() -> dict[str, str]:
     }
 
 
-def against_paper(points: list[Point]) -> str:
-    """The five data sets by what the paper reports, ours, and the best of the others.
-
-    The figures have spaces at which no line breaks, so that each stays in one piece.
-    """
-    cells, paper = by_method(points), paper_reports()
-    figures = [[paper[data], *(show(cells, name, data) for name in AGAINST)] for data in FIVE]
-    rows = [
-        [data, *(cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in row)]
-        for data, row in zip(FIVE, figures, strict=True)
-    ]
-    ours = {name: f"**{title}**" if name in VARIANTS else title for name, title in AGAINST.items()}
-    return Table(["", "the paper\\*", *ours.values()], rows).markdown()
-
-
 def box(points: list[Point]) -> str:
     """Accuracy of untuned classifiers on eight data sets."""
     cells = by_method(points)
@@ -171,7 +149,12 @@ def change(point: Point) -> str:
     if not settings:
         return "the defaults"
     ((name, value),) = settings.items()
-    return "four kernels per class" if name == "n_components" else f"`{name}={value!r}`"
+    words = {
+        "n_components": "four kernels per class",
+        "own_mass": f"`init=ClassKMeans(own_mass={value!r})`",
+        "shrinkage_target": f"`shrinkage=Shrinkage(target={value!r})`",
+    }
+    return words.get(name, f"`{name}={value!r}`")
 
 
 def by_default(points: list[Point]) -> str:
@@ -217,20 +200,12 @@ def sections(points: list[Point]) -> dict[str, str]:
     }
 
 
-def readme(points: list[Point]) -> dict[str, str]:
-    """The same for the README."""
-    return {"paper": against_paper(points)}
-
-
 def main() -> None:
     if len(sys.argv) > 1:
         take(Path(sys.argv[1]), TAKEN)
-    points = load()
-    for path, parts in (
-        (HERE / "beyond.md", sections(points)),
-        (HERE.parent / "README.md", readme(points)),
-    ):
-        path.write_text(fill(path.read_text(encoding="utf-8"), parts), encoding="utf-8")
+    page = HERE / "beyond.md"
+    text = fill(page.read_text(encoding="utf-8"), sections(load()))
+    page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

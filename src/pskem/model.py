@@ -149,12 +149,13 @@ class Block:
 
     def marginal(self, observed: NDArray[np.bool_]) -> Block:
         """The block of some of its features, (m,)."""
-        means, covariances = marginal(self.structure, self.kernels.gaussians, observed)
+        structure, kept = marginal(self.structure, self.kernels.gaussians, observed)
         return replace(
             self,
             features=self.features[observed],
-            kernels=Kernels(self.weights, means, covariances),
+            kernels=Kernels(self.weights, *kept),
             coordinates=Coordinates(self.shift[observed], self.scale[observed]),
+            structure=structure,
         )
 
 

@@ -58,6 +58,11 @@ WRONG = {
     "unknown set": (["datasets", "fetch", "cats"], 2, "There is no data set 'cats'"),
     "no set": (["datasets", "fetch"], 2, "Which data set"),
     "no such subset": (["fit", "iris", "--subset", "test"], 1, "iris has no subsets"),
+    "a page in place of data": (
+        ["demo", "-o", "train.csv"],
+        1,
+        "train.csv exists and is not a page of pskem. Remove it, name another file, or --overwrite",
+    ),
     "no place for a page": (["demo", "-o", "no/page.html"], 1, "There is no folder no"),
 }  # fmt: skip
 

@@ -13,12 +13,8 @@ from pskem.study import included, parse_study
 pytestmark = pytest.mark.plumbing
 
 DOCS = Path(__file__).parents[2] / "docs"
-#: What writes tables, and a page in which it does.
-PAGES = [
-    ("replication", "docs/replication.md"),
-    ("beyond", "docs/beyond.md"),
-    ("beyond", "README.md"),
-]
+#: Pages whose tables a module of the same name writes.
+PAGES = ["replication", "beyond"]
 
 
 @pytest.fixture
@@ -30,11 +26,11 @@ def writer(monkeypatch):
     return lambda name: importlib.import_module(f"docs.{name}")
 
 
-@pytest.mark.parametrize(("name", "page"), PAGES)
-def test_tables_in_documents_are_those_of_the_recorded_runs(writer, name, page):
+@pytest.mark.parametrize("name", PAGES)
+def test_tables_in_documents_are_those_of_the_recorded_runs(writer, name):
     module = writer(name)
-    text = (DOCS.parent / page).read_text(encoding="utf-8")
-    parts = (module.readme if page == "README.md" else module.sections)(module.load())
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    parts = module.sections(module.load())
     assert parts
     # A place without its end would not be filled, and so stay as it is.
     emptied = module.fill(text, dict.fromkeys(parts, ""))
@@ -42,7 +38,7 @@ def test_tables_in_documents_are_those_of_the_recorded_runs(writer, name, page):
     assert module.fill(text, parts) == text
 
 
-@pytest.mark.parametrize("name", ["replication", "beyond"])
+@pytest.mark.parametrize("name", PAGES)
 def test_recorded_runs_are_of_studies_that_can_be_run_again(writer, name):
     """The record names points that the definitions have: data, features, rows and settings."""
     defined = {
@@ -123,7 +119,7 @@ def test_dependence_is_recorded_of_every_partition(writer):
     assert recorded == defined
 
 
-@pytest.mark.parametrize("name", ["replication", "beyond"])
+@pytest.mark.parametrize("name", PAGES)
 def test_records_name_no_places_of_a_machine(writer, name):
     folder = writer(name).TAKEN
     for suffix in ("csv", "json"):

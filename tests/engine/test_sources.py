@@ -20,10 +20,9 @@ from pskem.engine import (
     Kernels,
     OwnClass,
     Summarise,
-    canonical_order,
+    _sources,
     measure,
     prepare,
-    representative,
     serial_map,
     workers,
 )
@@ -275,22 +274,7 @@ def test_a_sample_without_weight_may_be_anywhere(rng, target):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-# ------------------------------------------------------------------------- order and coordinates
-
-
-def test_the_canonical_order_depends_on_values_alone(rng):
-    X = rng.integers(3, size=(500, 4)).astype(float)  # short mantissas, many ties
-    y = rng.integers(2, size=500)
-    shuffled = rng.permutation(500)
-    one, two = canonical_order(X, y), canonical_order(X[shuffled], y[shuffled])
-    np.testing.assert_array_equal(X[one], X[shuffled][two])
-    np.testing.assert_array_equal(y[one], np.sort(y))
-    np.testing.assert_array_equal(np.sort(one), np.arange(500))
-    negative_zero = np.where(X == 0.0, -0.0, X)
-    np.testing.assert_array_equal(canonical_order(negative_zero, y), one)
-    # 81 distinct rows fall into 81 runs: no two different rows share a key.
-    runs = 1 + np.any(np.diff(X[one][y[one] == 0], axis=0) != 0, axis=1).sum()
-    assert runs == len(np.unique(X[y == 0], axis=0))
+# ----------------------------------------------------------------------- coordinates, empty batches
 
 
 @pytest.mark.parametrize("n", range(2, 60, 7))
@@ -320,25 +304,6 @@ def test_a_batch_without_samples_adds_nothing(rng, target):
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_canonical_order_does_not_hang_on_last_bits(rng):
-    X = rng.standard_normal((3000, 8)) * 10.0 ** rng.integers(-5, 6, 8)
-    X[:, 3] = 0.0
-    y = rng.integers(2, size=3000)
-    one = canonical_order(X, y)
-    # As another processor might round, also what should be zero.
-    noise = 1e-15 * rng.standard_normal(X.shape)
-    noisy = X * (1.0 + noise)
-    noisy[:, 3] = noise[:, 3] * X[:, 0]
-    np.testing.assert_array_equal(canonical_order(noisy, y), one)
-    # Where rows have all but their last bits in common, these decide, in whatever order they come.
-    close = np.repeat(X[:1], 200, axis=0) * (1.0 + 1e-15 * rng.integers(100, size=(200, 1)))
-    assert len(np.unique(close, axis=0)) > 1
-    same = np.zeros(200, dtype=np.intp)
-    expected = close[canonical_order(close, same)]
-    shuffled = close[rng.permutation(200)]
-    np.testing.assert_array_equal(shuffled[canonical_order(shuffled, same)], expected)
-
-
 def test_blocks_that_nothing_couples_are_summed_up_apart(rng):
     """Threads work on blocks of the same batch, and the whole is as if they had not."""
     parts = [rng.standard_normal((m, 300)) for m in (2, 3)]
@@ -364,8 +329,17 @@ def test_blocks_that_nothing_couples_are_summed_up_apart(rng):
     assert len(seen[1]) == 1  # a contrast couples the blocks
 
 
-def test_representative_samples_are_evenly_spread():
-    np.testing.assert_array_equal(representative(np.arange(7), 20_000), np.arange(7))
-    rows = representative(np.arange(60_000), 20_000)
-    assert len(np.unique(rows)) == 20_000
-    assert set(np.diff(rows)) <= {2, 3, 4}
+@pytest.mark.parametrize("target", TARGETS)
+def test_results_are_merged_in_order_however_many_wait(rng, monkeypatch, target):
+    """Batch by batch or all at once: the same bits."""
+    X, bounds = sorted_samples(rng, (30_000, 9, 20_000))
+    summarise = Summarise(blocks_of_kernels(rng, "full"), TARGETS[target])
+    source = ArraySource(X, bounds, serial_map)
+    assert len(source._batches) > 7
+    found = []
+    for waiting in (1, 3, 10_000):
+        monkeypatch.setattr(_sources, "AT_A_TIME", waiting)
+        found.append(leaves(source.fold(summarise)))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)

@@ -10,9 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from pskem import SharedKernelClassifier
-from pskem.engine import ArraySource, Coordinates, canonical_order, measure, serial_map
+from pskem.engine import ArraySource, Coordinates, measure, serial_map
 from pskem.starts import STARTS, ClassKMeans, KDTree, Start, Uniform
 from pskem.structures import STRUCTURES
+from pskem.training import canonical_order
 from pskem.training._initial import Fixed, initialise, look
 from reference import (
     COVARIANCE_TYPES,

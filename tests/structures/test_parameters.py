@@ -1,16 +1,46 @@
-"""A structure may have parameters: one that is not in the package goes through the whole engine."""
+"""A structure may have parameters: one that is not in the package, put through the engine."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
-from pskem.engine import ArraySource, Kernels, Regulariser, em_pass, prepare, serial_map
-from pskem.structures import STRUCTURES, SecondMoments
-from pskem.structures._storage import Variance
+from pskem.engine import (
+    ArraySource,
+    Batch,
+    Kernels,
+    OwnClass,
+    Regulariser,
+    Summarise,
+    em_pass,
+    prepare,
+    serial_map,
+)
+from pskem.structures import STRUCTURES, Gaussians, SecondMoments, conditional, marginal
 
 SPHERICAL = STRUCTURES["spherical"]
+
+
+@dataclass(frozen=True)
+class ShapedVariance:
+    """v_k of each kernel, (K,), which stands for v_k diag(shape)."""
+
+    ratios: tuple[float, ...]
+    per_kernel: ClassVar[bool] = True
+
+    def shape(self, K, m):
+        return (K,)
+
+    def dense(self, covariances, K, m):
+        return covariances[:, None, None] * np.diag(self.ratios)
+
+    def compact(self, covariances):
+        return np.mean(np.diagonal(covariances, axis1=1, axis2=2) / self.ratios, axis=1)
+
+    def select(self, covariances, features):
+        return covariances
 
 
 @dataclass(frozen=True)
@@ -20,8 +50,14 @@ class Shaped:
     shape: tuple[float, ...]
     name: ClassVar[str] = "shaped"
     common_scale: ClassVar[bool] = True
-    storage: ClassVar[Variance] = Variance()
     without_phi: ClassVar[None] = None
+
+    @property
+    def storage(self):
+        return ShapedVariance(self.shape)
+
+    def restrict(self, observed):
+        return Shaped(tuple(np.array(self.shape)[observed].tolist()))
 
     @property
     def root(self):
@@ -86,3 +122,38 @@ def test_another_parameter_is_another_density(rng):
     assert Shaped((1.0, 1.0)) != Shaped((1.0, 2.0))
     expected = -0.5 * np.log(2.0) + 0.25 * X[1] ** 2
     np.testing.assert_allclose(other[0] - one[0], expected, rtol=1e-12)
+
+
+def test_marginals_and_conditionals_know_the_parameter(rng):
+    structure = Shaped((4.0, 0.25, 9.0))
+    kernels = Gaussians(rng.standard_normal((2, 3)), np.array([0.5, 2.0]))
+    observed = np.array([True, False, True])
+    found, part = marginal(structure, kernels, observed)
+    assert found == Shaped((4.0, 9.0))
+    X = rng.standard_normal((2, 20))
+    prepared = prepare(found, Kernels(np.ones((1, 2)) / 2, *part), np.dtype(np.float64))
+    for k, v in enumerate(kernels.covariances):
+        theirs = multivariate_normal(part.means[k], v * np.diag([4.0, 9.0])).logpdf(X.T)
+        np.testing.assert_allclose(prepared.log_densities(X)[k], theirs, rtol=1e-12)
+    slope, offset, left = conditional(structure, kernels, observed)
+    assert not slope.any()  # features are independent
+    np.testing.assert_allclose(offset, kernels.means[:, [1]])
+    np.testing.assert_allclose(left, 0.25 * kernels.covariances[:, None, None])
+
+
+def test_a_batch_with_gaps_knows_the_parameter(rng):
+    """As spherical kernels in other coordinates do."""
+    shape = (4.0, 0.25, 9.0)
+    observed = (np.array([True, False, True]),)
+    X = rng.standard_normal((2, 30))
+    means, variances = rng.standard_normal((2, 3)), np.array([0.5, 2.0])
+    root = Shaped(shape).root
+    sums = []
+    for structure, unit in ((Shaped(shape), np.ones(3)), (SPHERICAL, root)):
+        kernels = Kernels(np.full((1, 2), 0.5), means / unit, variances)
+        prepared = prepare(structure, kernels, np.dtype(np.float64))
+        batch = Batch((X / unit[observed[0], None],), np.array([0, 30]), observed=observed)
+        sums.append(Summarise((prepared,), OwnClass())(batch).blocks[0])
+    ours, theirs = sums
+    np.testing.assert_allclose(ours.gained, theirs.gained, rtol=1e-12)
+    np.testing.assert_allclose(ours.sums, theirs.sums * np.append(1.0, root), rtol=1e-10)

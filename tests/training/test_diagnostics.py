@@ -157,13 +157,26 @@ def test_shrinkage_is_advised_where_there_is_none(flat, shrinkage, on):
     [
         ("full", "or covariance_type='tied' or 'diag'."),
         ("tied", "or covariance_type='diag'."),
-        ("diag", "or covariance_type='tied'."),
+        ("diag", "or covariance_type='tied' or 'spherical'."),
     ],
 )
 def test_no_remedy_is_what_there_is_already(flat, covariance_type, advice):
     settings = {"n_components": 4, "tol": 0, "max_iter": 3, "random_state": 0}
     model = plain(covariance_type=covariance_type, **settings)
     assert collapse(model, *flat).endswith(advice)
+
+
+def test_spherical_kernels_have_no_simpler_form(flat):
+    X, y = flat
+    model = plain(covariance_type="spherical", partition=[[2]], n_components=4, random_state=0)
+    text = collapse(model, X, y)
+    assert "covariance_type" not in text
+    assert text.endswith("or shrinkage='auto'.")
+
+
+def test_a_block_of_one_feature_names_it(flat):
+    model = plain(partition=[[0, 1], [2]], n_components=4, random_state=0)
+    assert "within a class (2)" in collapse(model, *flat)
 
 
 def test_reaching_a_floor_that_is_meant_to_be_felt_is_no_trouble(rng):

@@ -1,10 +1,22 @@
 """Settings that are left to the data, against the rules as documented."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from pskem import SharedKernelClassifier, Shrinkage
-from pskem.training import Samples, Settings, make_plan, suggest_n_components
+from pskem.blocks import ARRANGEMENTS
+from pskem.starts import STARTS, Start, StartName
+from pskem.structures import STRUCTURES
+from pskem.training import (
+    Arrangement,
+    CovarianceType,
+    Samples,
+    Settings,
+    make_plan,
+    suggest_n_components,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +95,9 @@ def written_out(weights, passes, early_stopping, n, validated):
 @pytest.mark.parametrize("early_stopping", [True, False, "auto"])
 @pytest.mark.parametrize("passes", ["auto", 0, 7])
 @pytest.mark.parametrize("weights", ["auto", "fit", None])
-def test_wishes(rng, weights, passes, early_stopping, n, validated):
+def test_what_follows_em_depends_on_settings_and_samples(
+    rng, weights, passes, early_stopping, n, validated
+):
     model = SharedKernelClassifier(
         block_weights=weights, discriminative_iter=passes, early_stopping=early_stopping
     )
@@ -117,3 +131,34 @@ def test_so_many_samples_are_enough_to_hold_some_out(rng, n, scored):
         assert model.discriminative_best_iter_ == len(model.log_posteriors_) - 1 <= 5
         np.testing.assert_array_equal(model.block_weights_, 1.0)
         assert model.temperature_ == 1.0
+
+
+def test_where_nothing_can_be_held_out_nobody_watches(rng):
+    """As many passes as without validation, not as many as validation would choose from."""
+    X, labels = rng.standard_normal((1200, 2)), np.arange(1200) % 2
+    model = SharedKernelClassifier(validation_fraction=1e-4)
+    samples = Samples(X, labels, np.arange(2), np.full(2, 0.5))
+    plan = make_plan(Settings.parse(model.get_params(deep=False)), samples, None, 0)
+    assert not len(plan.held_out)
+    assert (plan.refinement.passes, plan.refinement.choose) == (5, False)
+
+
+def test_what_type_checkers_know_is_what_there_is():
+    assert set(get_args(CovarianceType)) == set(STRUCTURES)
+    assert set(get_args(StartName)) == set(STARTS)
+    assert set(get_args(Arrangement)) == set(ARRANGEMENTS)
+
+
+@pytest.mark.parametrize("given", ["means", "weights", "both"])
+def test_a_start_says_how_many_kernels_there_are(labelled, given):
+    X, y = labelled
+    weights = [np.full((3, 2), 0.5), np.full((3, 4), 0.25)]
+    means = [X[:2, :3], X[:4, 3:]]
+    start = Start(
+        weights=weights if given != "means" else None, means=means if given != "weights" else None
+    )
+    settings = {"n_blocks": 2, "discriminative_iter": 0, "max_iter": 2, "tol": 0}
+    model = SharedKernelClassifier(init=start, random_state=0, **settings).fit(X, y)
+    assert [len(block.means) for block in model.blocks_] == [2, 4]
+    alone = SharedKernelClassifier(init=Start(means=X[:4]), discriminative_iter=0, random_state=0)
+    assert len(alone.fit(X, y).blocks_[0].means) == 4

@@ -107,7 +107,7 @@ def test_metadata_of_others_are_no_table(tmp_path):
     pskem.save(model, tmp_path / "m", metadata={"numeric": True, "target": 3})
     assert Predictor.load(tmp_path / "m").columns is None
     pskem.save(model, tmp_path / "m", metadata={"table": {"numeric": []}})
-    with pytest.raises(TableError, match="does not say rightly"):
+    with pytest.raises(TableError, match="damaged description of its table"):
         Predictor.load(tmp_path / "m")
 
 

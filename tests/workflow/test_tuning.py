@@ -143,3 +143,14 @@ def test_folds_are_no_more_than_the_smallest_class_has_rows(tmp_path):
     found = tune(task, SharedKernelClassifier(random_state=0), n_folds=10, budget=60.0)
     assert found.n_folds == 3
     assert len(found.trials[0].accuracies) == 3
+
+
+def test_a_search_keeps_what_covariances_shrink_to(tmp_path, monkeypatch):
+    wine = load_wine(as_frame=True).frame
+    wine.to_csv(tmp_path / "wine.csv", index=False)
+    task = Task.read(str(tmp_path / "wine.csv"), "target")
+    seen = []
+    monkeypatch.setattr(tuning, "complete", lambda model, *_: seen.append(model.shrinkage) or model)
+    classifier = SharedKernelClassifier(shrinkage=Shrinkage(target="pooled"), random_state=0)
+    tune(task, classifier, 2, 0.0)
+    assert {each.target for each in seen} == {"pooled"}

@@ -209,3 +209,12 @@ def test_categories_keep_whether_kernels_start_anew(table):
 def test_flat_settings_are_checked_under_their_own_names(flat, said):
     with pytest.raises(ValueError, match=said):
         classifier_settings(flat)
+
+
+def test_any_random_state_can_hold_rows_out():
+    y = np.repeat(["a", "b"], 50)
+    one, two = (hold_out(y, 0.2, np.random.RandomState(seed)) for seed in (0, 0))
+    np.testing.assert_array_equal(one[1], two[1])
+    assert len(one[1]) == 20
+    np.testing.assert_array_equal(np.sort(np.concatenate(one)), np.arange(100))
+    assert len(hold_out(y, 0.2, None)[1]) == 20

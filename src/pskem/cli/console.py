@@ -16,6 +16,8 @@ from pskem.display import Table
 
 #: Line width without a terminal.
 UNLIMITED = 10_000
+#: Cells that are longer may be broken.
+LONG = 25
 #: Seconds between lines of progress where there is no terminal.
 PACE = 30.0
 
@@ -75,11 +77,11 @@ def show(table: Table, as_json: bool = False) -> None:
     from rich.text import Text
 
     made = rich_table.Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
-    for i, heading in enumerate(table.headings):
-        # Words may be broken to fit a terminal; numbers must be seen whole.
-        words = i < table.left
-        options: Any = {"overflow": "fold"} if words else {"justify": "right", "no_wrap": True}
-        made.add_column(Text(_clean(heading)), **options)
+    for i, (heading, *cells) in enumerate(zip(table.headings, *table.rows, strict=True)):
+        # Long texts may be broken to fit a terminal; names and numbers must be seen whole.
+        long = max((len(str(cell)) for cell in cells), default=0) > LONG
+        justify: Any = "left" if i < table.left or long else "right"
+        made.add_column(Text(_clean(heading)), justify=justify, overflow="fold", no_wrap=not long)
     for row in table.rows:
         made.add_row(*(Text(_clean(entry)) for entry in row))
     _print("")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pskem.cli.console import print_json, progress, show
-from pskem.cli.options import as_json, quiet_option
+from pskem.cli.options import as_json, overwrite_option, quiet_option
 
 
 @click.command(epilog="\b\nExamples:\n  pskem demo\n  pskem demo -o digits.html")
@@ -16,9 +16,10 @@ from pskem.cli.options import as_json, quiet_option
     default="pskem-demo.html",
     help="Page to write.",
 )
+@overwrite_option
 @quiet_option
 @as_json
-def demo(output: str, quiet: bool, as_json: bool) -> None:
+def demo(output: str, overwrite: bool, quiet: bool, as_json: bool) -> None:
     """Compare pskem with LDA, QDA, kNN and RBF-SVM on handwritten digits.
 
     All classifiers have the same split and are tuned by cross-validation on the training part.
@@ -27,13 +28,13 @@ def demo(output: str, quiet: bool, as_json: bool) -> None:
     import matplotlib
 
     from pskem.demo import compare, make_page
-    from pskem.files import check_place
+    from pskem.display import check_page_place
 
-    check_place(output)
+    check_page_place(output, overwrite)
     matplotlib.use("agg")  # no window is needed, and on many machines none can be had
     with progress(quiet) as tell:
         result = compare(lambda contestant: tell(f"training {contestant.name}", 0, None))
-    make_page(result).write(output)
+    make_page(result).write(output, overwrite)
     if as_json:
         print_json({"entries": [entry._asdict() for entry in result.entries], "page": output})
         return

@@ -55,7 +55,7 @@ def tune(
     Its cross-validated accuracy is slightly optimistic, because it is the best of many: measure
     the model on rows that it has not seen.
     """
-    from pskem.estimators import SharedKernelClassifier
+    from pskem.estimators import SharedKernelClassifier, configured
     from pskem.workflow import train
     from pskem.workflow import tune as search
 
@@ -67,7 +67,7 @@ def tune(
         remark(line, quiet)
     best = found.trials[0]
     start = time.perf_counter()
-    trained = train(task, classifier.set_params(**best.candidate._asdict()))
+    trained = train(task, configured(classifier, best.candidate))
     trained.save(path, overwrite=overwrite)
     if as_json:
         print_json(
@@ -96,7 +96,7 @@ def _observer(tell: Tell, seconds: float) -> Callable[[Trial, int, int], None]:
     def observe(trial: Trial, n_done: int, n_left: int) -> None:
         nonlocal best
         best = max(best, trial.merit[0])
-        text = f"{n_done} seen to, {n_left} left, best {percent(best)}"
+        text = f"{n_done} settings tried or skipped, {n_left} left, best {percent(best)}"
         tell(text, time.monotonic() - start, seconds)
 
     return observe

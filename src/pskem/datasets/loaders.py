@@ -15,7 +15,7 @@ from pskem.datasets.catalogue import CATALOGUE, File
 from pskem.datasets.folder import DatasetError, check_digest, fetch
 from pskem.datasets.readers import (
     FormatError,
-    Table,
+    LabelledRows,
     read_bytes,
     read_cifar,
     read_idx,
@@ -75,7 +75,7 @@ def load_ionosphere(
     result are as for :func:`load_rice`.
     """
 
-    def read(path: Path, content: bytes) -> Table:
+    def read(path: Path, content: bytes) -> LabelledRows:
         return read_labelled_csv(path, 34, ["b", "g"])
 
     (table,) = _read_all("ionosphere", None, data_home, read)
@@ -204,12 +204,12 @@ def _read_idx_part(path: Path, content: bytes) -> NDArray[np.uint8]:
     return part
 
 
-def _pixels(data: NDArray[np.uint8], target: NDArray[np.uint8], names: list[str]) -> Table:
+def _pixels(data: NDArray[np.uint8], target: NDArray[np.uint8], names: list[str]) -> LabelledRows:
     features = [f"pixel{i}" for i in range(data.shape[1])]
-    return Table(data, features, target.astype(np.intp), names)
+    return LabelledRows(data, features, target.astype(np.intp), names)
 
 
-def _bunch(name: str, table: Table, return_X_y: bool, as_frame: bool, **more: Any) -> Any:
+def _bunch(name: str, table: LabelledRows, return_X_y: bool, as_frame: bool, **more: Any) -> Any:
     X, y, frame = _frame(table) if as_frame else (table.data, table.target, None)
     if return_X_y:
         return X, y
@@ -226,7 +226,7 @@ def _bunch(name: str, table: Table, return_X_y: bool, as_frame: bool, **more: An
     )
 
 
-def _frame(table: Table) -> tuple[Any, Any, Any]:
+def _frame(table: LabelledRows) -> tuple[Any, Any, Any]:
     try:
         import pandas as pd
     except ImportError:

@@ -23,7 +23,7 @@ class FormatError(ValueError):
     """A file does not have the expected format."""
 
 
-class Table(NamedTuple):
+class LabelledRows(NamedTuple):
     """Numbers (n, M) with the names of their columns, and a nominal column as codes (n,)."""
 
     data: NDArray[Any]
@@ -115,7 +115,7 @@ def read_arff(path: Path) -> Arff:
     return Arff(values, nominal)
 
 
-def read_labelled_arff(path: Path) -> Table:
+def read_labelled_arff(path: Path) -> LabelledRows:
     """Read an ARFF file of numeric attributes with the class as last attribute."""
     file = read_arff(path)
     *features, target = file.values
@@ -133,10 +133,10 @@ def read_labelled_arff(path: Path) -> Table:
     data = np.column_stack([file.values[name].astype(np.float64) for name in features])
     if (codes < 0).any() or not np.isfinite(data).all():
         raise FormatError(f"{path} has missing values; this data set has none.")
-    return Table(data, features, codes, names)
+    return LabelledRows(data, features, codes, names)
 
 
-def read_labelled_csv(path: Path, n_features: int, target_names: list[str]) -> Table:
+def read_labelled_csv(path: Path, n_features: int, target_names: list[str]) -> LabelledRows:
     """Read a CSV file without a header: numbers, then one of the given labels."""
     try:
         with path.open(newline="", encoding="utf-8") as stream:
@@ -157,4 +157,4 @@ def read_labelled_csv(path: Path, n_features: int, target_names: list[str]) -> T
                 f" {', '.join(target_names)}, got {','.join(lines[i])[:60]!r}."
             ) from None
     names = [f"Attribute{i}" for i in range(1, n_features + 1)]
-    return Table(data, names, codes, target_names)
+    return LabelledRows(data, names, codes, target_names)

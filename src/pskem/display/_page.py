@@ -8,9 +8,12 @@ import io
 from typing import Any
 
 from pskem.display._table import Table
-from pskem.files import atomic_write
+from pskem.files import atomic_write, check_kind, check_place
 
-__all__ = ["Page"]
+__all__ = ["Page", "check_page_place"]
+
+#: Tells our pages from other files.
+MARK = b'<meta name="generator" content="pskem">'
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -72,10 +75,19 @@ class Page:
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{html.escape(self.title)}</title>\n<style>{STYLE}</style>\n</head>\n"
+            f"{MARK.decode()}\n<title>{html.escape(self.title)}</title>\n"
+            f"<style>{STYLE}</style>\n</head>\n"
             f"<body>\n{body}\n</body>\n</html>\n"
         )
 
-    def write(self, path: Any) -> None:
+    def write(self, path: Any, overwrite: bool = False) -> None:
         """Write the page; it appears whole or not at all."""
+        check_page_place(path, overwrite)
         atomic_write(path, self.render().encode())
+
+
+def check_page_place(path: Any, overwrite: bool = False) -> None:
+    """Refuse a path where no page can be written, or where another file would be lost."""
+    check_place(path)
+    if not overwrite:
+        check_kind(path, "a page of pskem", lambda file: MARK in file.read_bytes()[:1000])

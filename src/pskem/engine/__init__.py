@@ -12,7 +12,6 @@ from pskem.engine._exponentials import *
 from pskem.engine._kernels import *
 from pskem.engine._measures import *
 from pskem.engine._moments import *
-from pskem.engine._order import *
 from pskem.engine._parallel import *
 from pskem.engine._reseeding import *
 from pskem.engine._sources import *

@@ -69,7 +69,7 @@ class Regulariser(NamedTuple):
 
     floor : smallest eigenvalue of a covariance
     shrinkage : pseudo-samples of each kernel that have the common covariance
-    diagonal : whether of that covariance only the diagonal
+    diagonal : whether they have only the diagonal of the common covariance
     """
 
     floor: float

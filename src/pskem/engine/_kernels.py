@@ -88,8 +88,8 @@ class Prepared(NamedTuple):
 
     def marginal(self, observed: NDArray[np.bool_]) -> Prepared:
         """The kernels of the observed features (m,) alone."""
-        kept = marginal(self.structure, self.kernels.gaussians, observed)
-        return prepare(self.structure, Kernels(self.kernels.weights, *kept), self.dtype)
+        structure, kept = marginal(self.structure, self.kernels.gaussians, observed)
+        return prepare(structure, Kernels(self.kernels.weights, *kept), self.dtype)
 
     def log_densities(self, X: FloatArray) -> FloatArray:
         """log N(x_n; mu_k, P_k), (K, n), for X (m, n), in double precision."""

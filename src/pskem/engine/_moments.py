@@ -29,6 +29,16 @@ class Frame(NamedTuple):
     origins: FloatArray
     whitener: FloatArray | None
 
+    def same(self, other: Frame) -> bool:
+        """Whether another frame has the same values."""
+        if self is other:
+            return True
+        return np.array_equal(self.origins, other.origins) and (
+            np.array_equal(self.whitener, other.whitener)
+            if self.whitener is not None and other.whitener is not None
+            else self.whitener is other.whitener
+        )
+
     def enter(self, points: FloatArray) -> FloatArray:
         """Points (K, m), one per kernel, in this frame."""
         z = points - self.origins
@@ -64,8 +74,9 @@ class Moments(NamedTuple):
     frame: Frame
 
     def merge(self, other: Moments) -> Moments:
-        """The moments of more samples, which must be in the same frame: see :func:`rebase`."""
-        assert self.frame is other.frame
+        """The moments of more samples, which must be in the same frame."""
+        if not self.frame.same(other.frame):
+            raise ValueError("Moments in different frames do not add up; rebase one of them first.")
         second = SecondMoments(
             self.second.own + other.second.own, self.second.common + other.second.common
         )
@@ -133,13 +144,14 @@ def lift(
     """
     (K, m), n = kernels.means.shape, moments.masses
     origins, once, storage = frame.origins, np.ones(K), structure.storage
-    near = rebase(structure, moments, Frame(origins[:, observed], None))
+    part = structure.restrict(observed)
+    near = rebase(part, moments, Frame(origins[:, observed], None))
     about = Gaussians(kernels.means - origins, kernels.covariances)
     slope, offset, left = conditional(structure, about, observed)
     A, b = np.zeros((K, m, int(observed.sum()))), np.zeros((K, m))
     A[:, observed], A[:, ~observed], b[:, ~observed] = np.eye(A.shape[2]), slope, offset
     moved = np.einsum("kab,kb->ka", A, near.first)
-    seen = storage.dense(structure.gather(once, near.second, A.shape[2]), K, A.shape[2])
+    seen = part.storage.dense(part.gather(once, near.second, A.shape[2]), K, A.shape[2])
     second = A @ seen @ A.swapaxes(1, 2) + n[:, None, None] * (b[:, :, None] * b[:, None])
     cross = moved[:, :, None] * b[:, None]
     second += cross + cross.swapaxes(1, 2)

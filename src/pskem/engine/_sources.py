@@ -1,7 +1,8 @@
 """Where samples come from: batches that are whole in themselves, and one verb, ``fold``.
 
 A source applies a function to every batch and merges what it returns, in an order that the data
-alone decide. Whatever the engine computes from samples is such a fold: it never sees all of them.
+alone decide. Whatever the engine computes from samples is such a fold: it never holds all features
+of all samples.
 Threads are one source; files and clusters can be others.
 """
 

@@ -122,7 +122,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Weights beta_r of the blocks' log likelihoods in decisions. ``"fit"`` fits them, and a
         temperature, to held-out samples: blocks that depend on each other count the same evidence
         several times, and posterior probabilities would be far too sure of themselves. ``"auto"``
-        fits them if early stopping holds out samples anyway. None is one for all.
+        fits them if held-out samples choose among discriminative passes. None is one for all.
     discriminative_iter : int or "auto", default="auto"
         Most passes of extended Baum-Welch after EM, which raise sum_n log p(c_n|x_n) and stop when
         they cannot. ``"auto"`` is 20 where validation keeps the best and 5 where it does not. The

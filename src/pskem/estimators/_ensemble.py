@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from pskem.engine import workers
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.estimators._prediction import PosteriorMixin, validated
 from pskem.structures import FloatArray
-from pskem.training import draw_seeds
+from pskem.training import Partition, draw_seeds
 
 __all__ = ["PartitionEnsemble"]
 
@@ -73,8 +72,8 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         estimator: SharedKernelClassifier | None = None,
         n_estimators: int = 5,
         *,
-        partition: str | Sequence[Any] | None = "random",
-        random_state: Any = None,
+        partition: Partition | None = "random",
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

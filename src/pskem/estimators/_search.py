@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from sklearn.utils.validation import validate_data
 
 from pskem import checks
 from pskem.blocks import partition_features
-from pskem.engine import canonical_order
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.estimators._prediction import ModelPredictor, all_or_nothing
 from pskem.estimators._selection import (
@@ -24,11 +22,12 @@ from pskem.estimators._selection import (
     Trial,
     by_bic,
     by_folds,
+    configured,
     make_candidates,
     search,
 )
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import Shrinkage, draw_seeds, split
+from pskem.training import CovarianceType, canonical_order, draw_seeds, split
 
 __all__ = ["SharedKernelClassifierCV"]
 
@@ -110,17 +109,17 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        estimator: Any = None,
+        estimator: SharedKernelClassifier | None = None,
         *,
-        n_components: Any = "auto",
-        n_blocks: Any = "auto",
-        covariance_type: Any = "full",
-        shrinkage: Any = "auto",
-        selection: str = "validation",
+        n_components: Literal["auto"] | int | list[int] = "auto",
+        n_blocks: Literal["auto"] | int | list[int] = "auto",
+        covariance_type: CovarianceType | list[CovarianceType] = "full",
+        shrinkage: Literal["auto"] | float | list[float | Literal["auto"]] = "auto",
+        selection: Literal["validation", "bic"] = "validation",
         cv: Any = 5,
         max_samples: int = 20_000,
         time_budget: float | None = 60.0,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -183,7 +182,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
                 self._report,
             )
             best = trials[0]
-            model = _configured(base, best.candidate)
+            model = configured(base, best.candidate)
             model.fit(frame, y)
         self.best_estimator_ = model
         self.best_params_ = best.candidate._asdict()
@@ -238,9 +237,9 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
     ) -> Callable[[Candidate], Trial]:
         if self.selection == "bic":
             whole = Fold(X, y, X, y)
-            return by_bic(lambda c: [(_configured(base, c), whole)])
+            return by_bic(lambda c: [(configured(base, c), whole)])
         folds = [Fold(X[a], y[a], X[b], y[b]) for a, b in self._splits(X, y, seed)]
-        return by_folds(lambda c: ((_configured(base, c), fold) for fold in folds))
+        return by_folds(lambda c: ((configured(base, c), fold) for fold in folds))
 
     def _splits(self, X: FloatArray, y: NDArray[Any], seed: int) -> list[tuple[Any, Any]]:
         from sklearn.model_selection import StratifiedKFold, check_cv
@@ -273,15 +272,6 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         if self.verbose:
             settings = ", ".join(f"{k}={v}" for k, v in trial.candidate._asdict().items())
             print(f"{settings}: {trial.merit[0]:.4f} in {trial.seconds:.1f} s, {left} left")
-
-
-def _configured(base: SharedKernelClassifier, candidate: Candidate) -> SharedKernelClassifier:
-    """A copy of the classifier with the candidate's settings."""
-    settings = candidate._asdict()
-    if isinstance(base.shrinkage, Shrinkage):
-        settings["shrinkage"] = replace(base.shrinkage, samples=candidate.shrinkage)
-    model: SharedKernelClassifier = clone(base).set_params(**settings)
-    return model
 
 
 def _split(

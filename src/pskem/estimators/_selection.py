@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from pskem.blocks import partition_features
@@ -24,6 +26,7 @@ __all__ = [
     "Trial",
     "by_bic",
     "by_folds",
+    "configured",
     "make_candidates",
     "search",
 ]
@@ -50,6 +53,15 @@ class Candidate(NamedTuple):
         m = n_features / self.n_blocks
         rows = m * (m + 3) / 2 if self.covariance_type == "full" else 2 * m
         return n_samples * self.n_blocks * self.n_components * (rows + 10)
+
+
+def configured(base: SharedKernelClassifier, candidate: Candidate) -> SharedKernelClassifier:
+    """A copy of the classifier with the candidate's settings."""
+    settings = candidate._asdict()
+    if isinstance(base.shrinkage, Shrinkage):
+        settings["shrinkage"] = replace(base.shrinkage, samples=candidate.shrinkage)
+    model: SharedKernelClassifier = clone(base).set_params(**settings)
+    return model
 
 
 def make_candidates(

@@ -82,7 +82,8 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
         f"{where} is a {kind.__module__}.{kind.__qualname__}, which a model file cannot hold. It"
         " holds pskem's estimators, scikit-learn's common scalers, encoders, imputers, PCA and the"
         " like in pipelines and column transformers, and plain values: no functions and no types"
-        " of other libraries, because loading them would mean running code."
+        " of other libraries, because loading them would mean running code. Of a search, save its"
+        " best_estimator_."
     )
 
 

@@ -15,17 +15,14 @@ from sklearn.utils.validation import (
 )
 
 from pskem import checks
-from pskem.engine import (
-    ENOUGH_FOR_DEPENDENCE,
-    ArraySource,
-    canonical_order,
-    measure,
-    representative,
-    serial_map,
-    workers,
-)
+from pskem.engine import ArraySource, measure, serial_map, workers
 from pskem.structures import FloatArray
-from pskem.training import draw_seeds
+from pskem.training import (
+    ENOUGH_FOR_DEPENDENCE,
+    canonical_order,
+    draw_seeds,
+    representative,
+)
 
 __all__ = ["IndependentComponents"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,18 @@ __all__ = [
     "ClassKMeans",
     "KDTree",
     "KMeans",
+    "MadeStart",
     "Start",
     "StartMethod",
+    "StartName",
     "Uniform",
     "UnsupervisedEM",
     "Wanted",
+    "as_start",
     "check_size",
 ]
+
+StartName = Literal["class-kmeans", "k-means++", "kmeans", "kdtree", "em", "random"]
 
 #: Share of each class's weight that goes where its samples are; the rest is spread evenly over all
 #: kernels, so that no kernel is closed to a class: a weight of zero would stay zero.
@@ -88,7 +93,7 @@ class StartMethod(Protocol):
 
     @property
     def is_random(self) -> bool:
-        """Whether samples, of which it sees some, and what it makes of them are left to chance."""
+        """Whether chance decides which samples it sees, and what it makes of them."""
         ...
 
     def make(self, wanted: Wanted) -> Kernels:
@@ -288,6 +293,10 @@ class Uniform:
         return Kernels(weights, means, wanted.structure.storage.compact(covariances))
 
 
+#: The values that make kernels.
+MadeStart = KMeans | ClassKMeans | KDTree | UnsupervisedEM | Uniform
+
+
 @dataclass(frozen=True, eq=False)
 class Start:
     """Kernels to start from, all of them or parts, in the units of X.
@@ -308,13 +317,12 @@ class Start:
     weights: Any = None
     means: Any = None
     covariances: Any = None
-    otherwise: Any = "k-means++"
+    otherwise: StartName | MadeStart = "k-means++"
     reseed: bool = True
 
     def __post_init__(self) -> None:
         checks.check_boolean("reseed", self.reseed)
-        if not isinstance(self.otherwise, tuple(map(type, STARTS.values()))):
-            checks.check_choice("otherwise", self.otherwise, list(STARTS))
+        as_start("otherwise", self.otherwise)
 
 
 #: The starts by the names that ``init`` takes.
@@ -326,6 +334,18 @@ STARTS: dict[str, StartMethod] = {
     "em": UnsupervisedEM(),
     "random": Uniform(),
 }
+
+
+def as_start(name: str, value: Any) -> StartMethod:
+    """What makes kernels, from its name or as it is."""
+    if isinstance(value, tuple(map(type, STARTS.values()))):
+        return cast(StartMethod, value)
+    if isinstance(value, str) and value in STARTS:
+        return STARTS[value]
+    raise ValueError(
+        f"{name}={value!r} is not known. Accepted: {', '.join(map(repr, STARTS))}, or a value of"
+        " pskem.starts such as ClassKMeans(own_mass=0.9)."
+    )
 
 
 def _seeds(points: FloatArray, K: int, rng: np.random.Generator, refine: bool) -> FloatArray:

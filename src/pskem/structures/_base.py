@@ -167,7 +167,11 @@ class Structure(Protocol):
 
     @property
     def without_phi(self) -> WithoutPhi | None:
-        """How to do without phi; None if there is no such way."""
+        """Products without phi, where the structure has them."""
+        ...
+
+    def restrict(self, observed: NDArray[np.bool_]) -> Structure:
+        """The family of kernels of some features, (m,)."""
         ...
 
     def n_rows(self, m: int) -> int:
@@ -199,10 +203,12 @@ class Structure(Protocol):
         ...
 
 
-def marginal(structure: Structure, kernels: Gaussians, observed: NDArray[np.bool_]) -> Gaussians:
-    """The kernels of the observed features (m,) alone."""
+def marginal(
+    structure: Structure, kernels: Gaussians, observed: NDArray[np.bool_]
+) -> tuple[Structure, Gaussians]:
+    """The kernels of the observed features (m,) alone, and their structure."""
     covariances = structure.storage.select(kernels.covariances, observed)
-    return Gaussians(kernels.means[:, observed], covariances)
+    return structure.restrict(observed), Gaussians(kernels.means[:, observed], covariances)
 
 
 def conditional(

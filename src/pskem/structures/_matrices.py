@@ -104,6 +104,9 @@ class Full:
     storage: ClassVar[Matrices] = Matrices()
     without_phi: ClassVar[WithoutPhi] = QuadraticForms()
 
+    def restrict(self, observed: NDArray[np.bool_]) -> Full:
+        return self
+
     def n_rows(self, m: int) -> int:
         return m * (m + 1) // 2 + m
 
@@ -167,6 +170,9 @@ class Tied:
     common_scale: ClassVar[bool] = False
     storage: ClassVar[CommonMatrix] = CommonMatrix()
     without_phi: ClassVar[None] = None
+
+    def restrict(self, observed: NDArray[np.bool_]) -> Tied:
+        return self
 
     def n_rows(self, m: int) -> int:
         return m

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pskem.structures._base import (
     COLLAPSED,
@@ -44,6 +45,9 @@ class Diagonal:
     storage: ClassVar[Variances] = Variances()
     without_phi: ClassVar[None] = None
 
+    def restrict(self, observed: NDArray[np.bool_]) -> Diagonal:
+        return self
+
     def n_rows(self, m: int) -> int:
         return 2 * m
 
@@ -77,6 +81,9 @@ class Spherical:
     common_scale: ClassVar[bool] = True
     storage: ClassVar[Variance] = Variance()
     without_phi: ClassVar[None] = None
+
+    def restrict(self, observed: NDArray[np.bool_]) -> Spherical:
+        return self
 
     def n_rows(self, m: int) -> int:
         return m + 1

@@ -150,7 +150,7 @@ def _table(
     data_home: str | None,
 ) -> Material:
     """A table, or a small image set: its features are fitted to each training part."""
-    settings, wishes = dict(data), dict(features)
+    settings, wanted = dict(data), dict(features)
     source = str(path or settings["source"])
     if path is not None and file_digest(Path(path)) != settings["digest"]:
         raise StudyError(f"{path} has changed since the study began. Start the command again.")
@@ -159,13 +159,13 @@ def _table(
         settings.get("target", TARGET),
         drop=settings.get("drop", ()),
         categorical=settings.get("categorical", ()),
-        pca=wishes.get("pca"),
+        pca=wanted.get("pca"),
         data_home=data_home,
     )
     if settings["source"] in IMAGES:
-        task = task._replace(encoder=paper_features(**wishes))
-    elif "scale" in wishes:
-        task.encoder.set_params(scale=SCALES[wishes["scale"]]())
+        task = task._replace(encoder=paper_features(**wanted))
+    elif "scale" in wanted:
+        task.encoder.set_params(scale=SCALES[wanted["scale"]]())
     return Material(task.X, task.y, None, task)
 
 

@@ -4,6 +4,7 @@ from pskem.training._callbacks import *
 from pskem.training._holdout import *
 from pskem.training._loop import *
 from pskem.training._observers import *
+from pskem.training._order import *
 from pskem.training._planning import *
 from pskem.training._refining import *
 from pskem.training._settings import *

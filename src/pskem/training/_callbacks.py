@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from sklearn.base import BaseEstimator
 
@@ -24,7 +24,7 @@ class CallbackSupportMixin:
 
     if find_spec("sklearn.callback") is not None:
 
-        def set_callbacks(self, *callbacks: Any) -> Any:
+        def set_callbacks(self, *callbacks: Any) -> Self:
             """Set the callbacks that see every pass of a fit.
 
             Parameters
@@ -38,7 +38,8 @@ class CallbackSupportMixin:
             """
             from sklearn.callback import CallbackSupportMixin as Theirs
 
-            return Theirs.set_callbacks(self, *callbacks)
+            Theirs.set_callbacks(self, *callbacks)
+            return self
 
         def _init_callback_context(self, *arguments: Any, **options: Any) -> Any:
             from sklearn.callback import CallbackSupportMixin as Theirs

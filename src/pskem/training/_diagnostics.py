@@ -20,6 +20,13 @@ __all__ = ["describe_ending", "troubles"]
 INTENDED_FLOOR = 0.01
 #: Features that a warning names at most.
 NAMED = 5
+#: Structures that have fewer parameters, and so collapse less easily.
+SIMPLER = {
+    "full": ("tied", "diag"),
+    "diag": ("tied", "spherical"),
+    "tied": ("diag",),
+    "spherical": (),
+}
 
 
 def describe_ending(run: State, refined: Refined) -> str:
@@ -89,15 +96,16 @@ def _collapses(
         return
     names = [str(f) if feature_names is None else repr(str(feature_names[f])) for f in features]
     named = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
-    kinds = [kind for kind in ("tied", "diag") if kind != plan.structure.name]
+    simpler = SIMPLER[plan.structure.name]
     remedies = [
         f"Remove feature(s) that hardly vary within a class ({named})" if names else "",
         "use fewer components",
         "a larger reg_covar such as 0.01",
         "shrinkage='auto'" if plan.regularisers[0].shrinkage == 0.0 else "more shrinkage",
-        f"or covariance_type={' or '.join(map(repr, kinds))}",
+        f"covariance_type={' or '.join(map(repr, simpler))}" if simpler else "",
     ]
-    advice = ", ".join(remedy for remedy in remedies if remedy)
+    *some, last = (remedy for remedy in remedies if remedy)
+    advice = f"{', '.join(some)}, or {last}"
     yield (
         f"Kernels collapsed in some direction ({'; '.join(collapsed)}): the samples left to"
         f" them do not vary there, and {floor:g} times the variance of the data stands in."
@@ -115,7 +123,7 @@ def _flat_features(
     for k in kernels if block.structure.storage.per_kernel else [0]:
         values, vectors = np.linalg.eigh(dense[k])
         low = values <= floor * (1.0 + 1e-6)
-        if low.all():  # a point: no feature more than another
+        if low.all() and len(low) > 1:  # a point: no feature more than another
             continue
         loads = np.square(vectors[:, low]).sum(axis=1)
         # A feature that varies in all of the data, and alone makes up a direction, is at fault.

@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_softmax
 
 from pskem.engine import Batch, Gathered, Prepared, Source, Total, mix
 from pskem.model import Model
@@ -39,7 +38,7 @@ def _judge(model: Model, blocks: Sequence[Prepared], batch: Batch) -> Total:
     """Samples, right decisions, and log posteriors of the true classes, summed."""
     joint = model.joint(_likelihoods(blocks, batch))
     n, labels = np.arange(batch.n_samples), batch.labels
-    log_posterior = log_softmax(joint / model.temperature, axis=1)[n, labels]
+    log_posterior = model.posterior_of(joint)[n, labels]
     # Samples of a class without prior are wrong whatever the model.
     possible = np.isfinite(model.log_priors)[labels]
     right = np.count_nonzero(joint.argmax(axis=1) == labels)

@@ -15,7 +15,7 @@ from pskem.model import Block
 from pskem.starts import FAR, WIDE, BlockSamples, Start, StartMethod, Wanted, check_size
 from pskem.structures import FloatArray, Structure
 
-__all__ = ["Fixed", "check_start", "fixed_from", "initialise", "look"]
+__all__ = ["Fixed", "check_start", "fixed_from", "given_sizes", "initialise", "look"]
 
 #: Seeds are looked for among at most this many samples, or this many per kernel if that is more.
 SEED_SAMPLES = 5000
@@ -163,6 +163,20 @@ def check_start(
             P = _check_covariances(f"Start.covariances{place}", P, K, m, structure)
         found.append(Fixed(w, mu, P))
     return found
+
+
+def given_sizes(start: Start, otherwise: Sequence[int]) -> list[int]:
+    """Kernels of each block by the arrays that a start gives; other numbers where it has none."""
+    R = len(otherwise)
+    sizes = list(otherwise)
+    for value, axis in ((start.means, 0), (start.weights, -1)):
+        listed = isinstance(value, list | tuple)
+        parts = list(value) if listed and len(value) == R and np.ndim(value[0]) == 2 else [value]
+        if len(parts) == R:
+            for r, part in enumerate(parts):
+                if np.ndim(part) == 2:
+                    sizes[r] = np.shape(part)[axis]
+    return sizes
 
 
 def _check_weights(name: str, value: Any, shape: tuple[int, int]) -> FloatArray:

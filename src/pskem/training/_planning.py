@@ -11,22 +11,20 @@ from numpy.typing import NDArray
 from pskem.blocks import partition_features, within_class_dependence
 from pskem.checks import check_block_weights, check_n_components
 from pskem.engine import (
-    ENOUGH_FOR_DEPENDENCE,
     ArraySource,
     Coordinates,
     Mapper,
     Regulariser,
     Source,
-    canonical_order,
     locate,
     measure,
-    representative,
     workers,
 )
 from pskem.model import Model
 from pskem.starts import StartMethod
 from pskem.structures import FloatArray, Structure
-from pskem.training._initial import Fixed, check_start, fixed_from
+from pskem.training._initial import Fixed, check_start, fixed_from, given_sizes
+from pskem.training._order import ENOUGH_FOR_DEPENDENCE, canonical_order, representative
 from pskem.training._settings import Settings
 
 __all__ = [
@@ -133,6 +131,8 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     R, counts = len(blocks), np.bincount(samples.labels, minlength=len(samples.classes))
     if before is None:
         suggested = [suggest_n_components(counts, len(features)) for features in blocks]
+        if settings.given is not None:
+            suggested = given_sizes(settings.given, suggested)
     else:
         suggested = [len(block.kernels.means) for block in before.blocks]
     n_components = check_n_components(settings.n_components, suggested)
@@ -304,6 +304,8 @@ def _hold_out(
             " class keeps one to train on). Use a larger fraction or more samples, give X_val and"
             " y_val, or set early_stopping=False and block_weights=None."
         )
+    if settings.discriminative_iter is None:  # nobody watches
+        passes = UNWATCHED_PASSES
     return Refinement(passes=passes), order, order[:0]
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from pskem import checks
-from pskem.starts import STARTS, Start, StartMethod
+from pskem.starts import MadeStart, Start, StartMethod, StartName, as_start
 from pskem.structures import STRUCTURES, FloatArray, Structure
 
 __all__ = [
+    "Arrangement",
     "CovarianceType",
     "Init",
     "Partition",
@@ -25,8 +26,7 @@ __all__ = [
 
 #: What parameters accept, for type checkers and editors.
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
-InitName = Literal["class-kmeans", "k-means++", "kmeans", "kdtree", "em", "random"]
-Init = InitName | StartMethod | Start
+Init = StartName | MadeStart | Start
 Arrangement = Literal["sequential", "interleaved", "random", "dependence"]
 Partition = Arrangement | list[Any] | tuple[Any, ...]
 ShrinkageTarget = Literal["pooled", "diag"]
@@ -42,7 +42,7 @@ class Shrinkage:
         Pseudo-samples nu of each kernel that have a common covariance Psi:
         P_k = (n_k P_k + nu Psi) / (n_k + nu). ``"auto"`` is m + 1 for a block of m features.
     target : {"diag", "pooled"}, default="diag"
-        Psi: the covariance within all kernels together, or its diagonal.
+        Psi: the diagonal of the covariance within all kernels together, or all of it.
     """
 
     samples: float | Literal["auto"] = "auto"
@@ -64,7 +64,9 @@ class Shrinkage:
 class Settings(NamedTuple):
     """What an estimator's parameters say, checked as far as that goes without data.
 
-    None stands for "auto" where a parameter has that; ``start`` makes what ``given`` does not fix.
+    ``start`` makes what ``given`` does not fix. n_blocks, discriminative_iter and early_stopping
+    are None for "auto". What n_components, partition and priors mean depends on the data; a plan
+    decides that.
     """
 
     structure: Structure
@@ -108,7 +110,7 @@ class Settings(NamedTuple):
         found["structure"] = STRUCTURES[found.pop("covariance_type")]
         init = found.pop("init")
         found["given"] = init if isinstance(init, Start) else None
-        found["start"] = _start(init.otherwise if isinstance(init, Start) else init)
+        found["start"] = as_start("init", init.otherwise if isinstance(init, Start) else init)
         found["reseed"] = bool((found["given"] or found["start"]).reseed)
         found["shrinkage"] = as_shrinkage(found["shrinkage"])
         found["verbose"] = int(found["verbose"])
@@ -136,18 +138,6 @@ def _parse_refinement(found: dict[str, Any]) -> None:
     fraction = found["validation_fraction"]
     checks.check_real("validation_fraction", fraction, 0.0, 1.0, strict=True)
     checks.check_integer("n_iter_no_change", found["n_iter_no_change"], 1, none=True)
-
-
-def _start(value: Any) -> StartMethod:
-    """A start from its name, or as it is."""
-    if isinstance(value, tuple(map(type, STARTS.values()))):
-        return cast(StartMethod, value)
-    if not isinstance(value, str) or value not in STARTS:
-        raise ValueError(
-            f"init={value!r} is not known. Accepted: {', '.join(map(repr, STARTS))}, or a value"
-            " of pskem.starts such as ClassKMeans(own_mass=0.9) or Start(means=...)."
-        )
-    return STARTS[value]
 
 
 def _check_components(value: Any) -> None:

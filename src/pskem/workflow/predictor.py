@@ -82,7 +82,7 @@ class Predictor(NamedTuple):
             columns = Columns(table["numeric"], table["categorical"], table["dropped"])
             return cls(model, columns, str(table["target"]))
         except (KeyError, TypeError):
-            raise TableError(f"{path} does not say rightly which table it is for.") from None
+            raise TableError(f"{path} has a damaged description of its table.") from None
 
     @property
     def classes(self) -> NDArray[Any]:

@@ -93,8 +93,8 @@ class Task(NamedTuple):
         if (pca is not None or ica) and columns.categorical:
             kind = "Principal" if pca is not None else "Independent"
             remarks.append(
-                f"{kind} components mix numbers and categories, which have no blocks of their own"
-                " then."
+                f"{kind} components mix numbers and categories, so categories have no blocks of"
+                " their own."
             )
         encoder = make_encoder(columns, image_set, pca, ica, random_state)
         return cls(source, X, y, target, columns, encoder, remarks)

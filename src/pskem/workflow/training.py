@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,4 +191,5 @@ def hold_out(
     if fraction == 0.0:
         return np.arange(len(y)), np.empty(0, dtype=np.intp)
     classes, labels = np.unique(y, return_inverse=True)
-    return split(labels, fraction, len(classes), int(random_state or 0))
+    seed = random_state if isinstance(random_state, Integral) else draw_seeds(random_state)[0]
+    return split(labels, fraction, len(classes), int(seed))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from pskem.estimators import (
@@ -16,6 +15,7 @@ from pskem.estimators import (
     SharedKernelClassifier,
     Trial,
     by_folds,
+    configured,
     make_candidates,
     search,
 )
@@ -97,7 +97,7 @@ def tune(
         grid = [Candidate(1, 1, kind, 1.0) for kind in STRUCTURES]
 
     def make(candidate: Candidate) -> Iterator[tuple[SharedKernelClassifier, Fold]]:
-        model = clone(classifier).set_params(**candidate._asdict())
+        model = configured(classifier, candidate)
         for encoder, fold in folds:
             yield complete(model, encoder, fold.X, fold.y), fold
 

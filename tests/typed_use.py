@@ -12,6 +12,7 @@ from pskem import (
     SharedKernelDensity,
 )
 from pskem.persistence import Header, load_with_header
+from pskem.starts import Start
 
 Saved: TypeAlias = (
     PartitionEnsemble
@@ -36,6 +37,12 @@ def settings_are_known_by_name() -> None:
     SharedKernelClassifier(init="k-means")  # type: ignore[arg-type]
     SharedKernelClassifier(partition="by chance")  # type: ignore[arg-type]
     SharedKernelDensity(covariance_type="spheric")  # type: ignore[arg-type]
+    SharedKernelClassifierCV(covariance_type=["full", "tied"], shrinkage=[1.0, "auto"])
+    SharedKernelClassifierCV(covariance_type="fulll")  # type: ignore[arg-type]
+    SharedKernelClassifierCV(selection="bicc")  # type: ignore[arg-type]
+    SharedKernelClassifierCV(shrinkage="autto")  # type: ignore[arg-type]
+    PartitionEnsemble(partition="randomm")  # type: ignore[arg-type]
+    Start(otherwise="k-mean")  # type: ignore[arg-type]
 
 
 def fit_returns_the_estimator(X: object, y: object) -> None:

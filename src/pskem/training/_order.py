@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine._coordinates import CHUNK
+from pskem.engine import CHUNK
 from pskem.structures import FloatArray
 
 __all__ = ["ENOUGH_FOR_DEPENDENCE", "canonical_order", "representative"]
