@@ -61,7 +61,7 @@ WRONG = {
     "a page in place of data": (
         ["demo", "-o", "train.csv"],
         1,
-        "train.csv exists and is not a page of pskem. Remove it, name another file, or --overwrite",
+        "is not a page of pskem. Remove it, name another file, or set --overwrite",
     ),
     "no place for a page": (["demo", "-o", "no/page.html"], 1, "There is no folder no"),
 }  # fmt: skip

@@ -170,13 +170,20 @@ def given_sizes(start: Start, otherwise: Sequence[int]) -> list[int]:
     R = len(otherwise)
     sizes = list(otherwise)
     for value, axis in ((start.means, 0), (start.weights, -1)):
-        listed = isinstance(value, list | tuple)
-        parts = list(value) if listed and len(value) == R and np.ndim(value[0]) == 2 else [value]
-        if len(parts) == R:
-            for r, part in enumerate(parts):
-                if np.ndim(part) == 2:
-                    sizes[r] = np.shape(part)[axis]
+        parts = [value] if R == 1 and len(_shape(value)) == 2 else value
+        if isinstance(parts, list | tuple) and len(parts) == R:
+            for r, shape in enumerate(map(_shape, parts)):
+                if len(shape) == 2:
+                    sizes[r] = shape[axis]
     return sizes
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """The shape of an array; none for what is no array, which is refused later."""
+    try:
+        return np.shape(value)
+    except ValueError:
+        return ()
 
 
 def _check_weights(name: str, value: Any, shape: tuple[int, int]) -> FloatArray:
