@@ -10,4 +10,5 @@ during EM starts anew (``reseed``): it then moves to the sample that is explaine
 much weight as raises the likelihood most, at most three times in a run.
 """
 
+from pskem.starts._base import *
 from pskem.starts._starts import *

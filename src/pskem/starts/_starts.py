@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem import checks
 from pskem.engine import (
-    FARTHEST,
     ArraySource,
-    Coordinates,
     Kernels,
     Regulariser,
     em_pass,
@@ -20,26 +18,21 @@ from pskem.engine import (
     prepare,
     serial_map,
 )
+from pskem.starts._base import FAR, WIDE, BlockSamples, StartMethod, Wanted, check_size
 from pskem.starts._lloyd import lloyd, nearest
 from pskem.structures import FloatArray, Structure
 
 __all__ = [
-    "FAR",
     "STARTS",
-    "WIDE",
-    "BlockSamples",
     "ClassKMeans",
     "KDTree",
     "KMeans",
     "MadeStart",
     "Start",
-    "StartMethod",
     "StartName",
     "Uniform",
     "UnsupervisedEM",
-    "Wanted",
     "as_start",
-    "check_size",
 ]
 
 StartName = Literal["class-kmeans", "k-means++", "kmeans", "kdtree", "em", "random"]
@@ -54,51 +47,6 @@ NARROWEST_START = 1e-3
 #: Decimals of standardised values that count where values are compared. The last bits of features
 #: that a matrix product made differ from processor to processor.
 DIGITS = 9
-
-#: What is wrong with a start whose densities leave the range of floating point.
-FAR = "{:.3g} standard deviations away from the data. Start within the range of X."
-WIDE = "with {:.3g} times the variance of the data. Start with kernels about as wide as X at most."
-
-
-class BlockSamples(NamedTuple):
-    """What a start sees of a block: some samples (n, m), their classes (n,), their coordinates."""
-
-    points: FloatArray
-    labels: NDArray[np.intp]
-    n_classes: int
-    coordinates: Coordinates
-
-
-class Wanted(NamedTuple):
-    """What a start is asked for: K kernels of a structure for what is seen of a block.
-
-    Means (K, m) and weights (L, K) that are given will take the place of those that are made.
-    """
-
-    structure: Structure
-    seen: BlockSamples
-    K: int
-    rng: np.random.Generator
-    means: FloatArray | None = None
-    weights: FloatArray | None = None
-
-
-class StartMethod(Protocol):
-    """How to make starting kernels."""
-
-    @property
-    def reseed(self) -> bool:
-        """Whether kernels that run empty start anew."""
-        ...
-
-    @property
-    def is_random(self) -> bool:
-        """Whether chance decides which samples it sees, and what it makes of them."""
-        ...
-
-    def make(self, wanted: Wanted) -> Kernels:
-        """Starting kernels."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -396,10 +344,3 @@ def _mixed(counts: FloatArray, own_mass: float = OWN_MASS) -> FloatArray:
     totals = counts.sum(axis=1, keepdims=True)
     shares = np.where(totals > 0.0, counts / np.maximum(totals, 1.0), 1.0 / K)
     return own_mass * shares + (1.0 - own_mass) / K
-
-
-def check_size(values: FloatArray, what: str, wrong: str) -> None:
-    """Refuse values, in standardised coordinates, whose squares leave the range of floats."""
-    largest = np.abs(values).max()
-    if not largest <= FARTHEST[np.dtype(np.float64)]:
-        raise ValueError(f"{what} {wrong.format(largest)}")
