@@ -218,3 +218,10 @@ def test_any_random_state_can_hold_rows_out():
     assert len(one[1]) == 20
     np.testing.assert_array_equal(np.sort(np.concatenate(one)), np.arange(100))
     assert len(hold_out(y, 0.2, None)[1]) == 20
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, 0.1), ({"reg_covar": 0.02}, 0.02)])
+def test_categories_raise_the_floor_unless_one_is_given(table, given, expected):
+    task = Task.read(str(table), "species")
+    trained = train(task, SharedKernelClassifier(random_state=0, **given))
+    assert trained.classifier.reg_covar == expected

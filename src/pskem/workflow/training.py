@@ -38,14 +38,14 @@ def complete(
     The features of each category make a block with a kernel for each of its values, which all
     classes share: a table of frequencies. In one block with numbers, kernels would gather around
     categories, also around those that tell nothing of the class. The settings of blocks and
-    kernels are for the numbers. ``category_floor`` takes the place of ``reg_covar`` if there are
-    categories; None leaves it.
+    kernels are for the numbers. If there are categories, ``category_floor`` takes the place of the
+    default of ``reg_covar``; None leaves that, too.
     """
     model: SharedKernelClassifier = clone(classifier)
     categories = category_features(encoder)
     if not categories:
         return model
-    if category_floor is not None:
+    if category_floor is not None and model.reg_covar == SharedKernelClassifier().reg_covar:
         model.set_params(reg_covar=category_floor)
     if isinstance(model.init, Start):
         raise TableError(
