@@ -146,6 +146,16 @@ def test_a_study_in_python(folder):
     assert note.startswith("Stopped: 2 of 6 runs are kept in out/runs.sqlite")
 
 
+def test_a_page_of_someone_else_is_kept_and_told_of_before_the_work(folder, capsys):
+    mine = Path("out/report.html")
+    mine.parent.mkdir()
+    mine.write_text("my own")
+    assert run(["study", "flowers.toml", "--out", "out"]) == 1
+    assert "out/report.html exists and is not a report of pskem. Move it" in capsys.readouterr().err
+    assert mine.read_text() == "my own"
+    assert list(mine.parent.iterdir()) == [mine]
+
+
 def test_the_report_needs_the_file_alone(folder, capsys):
     assert run(["study", "flowers.toml", "--jobs", "1", "-n", "1", "-q"]) == 0
     page = Path("pskem-results/report.html").read_text()

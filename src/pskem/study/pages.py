@@ -16,7 +16,10 @@ from pskem.study.drawing import chosen, draw
 from pskem.study.store import Store
 from pskem.study.summary import PointSummary, Spread, describe, summarise
 
-__all__ = ["LEGEND", "Written", "brief_table", "percent", "point_table", "write_report"]
+__all__ = ["LEGEND", "REPORT", "Written", "brief_table", "percent", "point_table", "write_report"]
+
+#: The page's name in the folder of results.
+REPORT = "report.html"
 
 PROTOCOLS = (
     "Accuracies are given by two protocols. The paper's protocol keeps the pass with the best"
@@ -93,8 +96,8 @@ def write_report(store: Store, folder: Any) -> Written:
         page.table(Table(["study", "experiment", "settings", "seed", "why"], failed, left=5))
     atomic_write(folder / "summary.csv", _csv(everything).encode())
     atomic_write(folder / "summary.json", _json(made_with, everything).encode())
-    page.write(folder / "report.html")
-    return Written(folder / "report.html", list(dict.fromkeys(pictures)))
+    page.write(folder / REPORT)
+    return Written(folder / REPORT, list(dict.fromkeys(pictures)))
 
 
 def brief_table(summaries: Sequence[PointSummary]) -> Table:

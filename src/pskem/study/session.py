@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pskem.display import check_page_place
 from pskem.engine import n_threads
 from pskem.study.configuration import StudyError
 from pskem.study.definition import Study, check_names, names_of
 from pskem.study.materials import Place
-from pskem.study.pages import Written, write_report
+from pskem.study.pages import REPORT, Written, write_report
 from pskem.study.runner import Outcome, WorkProgress, pool, work
 from pskem.study.store import Store
 from pskem.study.summary import PointSummary, summarise
@@ -51,6 +52,7 @@ def conduct(
     stopped is noted in the exception.
     """
     folder = Path(out)
+    _check_report(folder / REPORT)
     if studies:
         check_names(studies, only)
     wanted = {run.key: run for study in studies for run in study.runs(runs, only)}
@@ -82,6 +84,17 @@ def conduct(
             if not asked or study.name in asked
         ]
         return Session(outcome, write_report(store, folder), points)
+
+
+def _check_report(page: Path) -> None:
+    """Refuse a folder whose report is not ours to replace, before work is done for it."""
+    if page.parent.is_dir():
+        try:
+            check_page_place(page)
+        except FileExistsError:
+            raise StudyError(
+                f"{page} exists and is not a report of pskem. Move it, or name another folder."
+            ) from None
 
 
 def _make(folder: Path) -> None:
