@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -170,3 +170,30 @@ def check_shape(
         shapes = " or ".join(map(str, accepted)) + (f", {meaning}" if meaning else "")
         raise ValueError(f"{name} has shape {array.shape}; accepted here: {shapes}.")
     return array
+
+
+def check_class_weight(value: Any, classes: NDArray[Any], masses: FloatArray) -> FloatArray | None:
+    """Weights of the classes (L,), from the parameter and what the samples of each count, (L,)."""
+    accepted = (
+        "Accepted: None, 'balanced', or a dict from classes to positive numbers; classes that it"
+        " leaves out count as they are."
+    )
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if value != "balanced":
+            raise ValueError(f"class_weight={value!r} is not known. {accepted}")
+        return masses.sum() / (len(masses) * masses)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"class_weight={value!r} is not accepted. {accepted}")
+    known = {label: j for j, label in enumerate(classes.tolist())}
+    weights = np.ones(len(classes))
+    for label, weight in value.items():
+        if label not in known:
+            raise ValueError(
+                f"class_weight names the class {label!r}, which y does not have. It has"
+                f" {classes[:20].tolist()}{'...' if len(classes) > 20 else ''}."
+            )
+        check_real(f"class_weight[{label!r}]", weight, 0.0, strict=True)
+        weights[known[label]] = weight
+    return weights

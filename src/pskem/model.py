@@ -327,7 +327,7 @@ class Model:
             chosen.append(z)
         return X, np.stack(chosen, axis=1)
 
-    def criteria(self, log_likelihood: float, n_samples: int) -> InformationCriteria:
+    def criteria(self, log_likelihood: float, n_samples: float) -> InformationCriteria:
         """Information criteria, from log p(X|C) of so many samples."""
         p = self.n_parameters
         lost = -2.0 * log_likelihood

@@ -387,3 +387,21 @@ def test_demo_compares_on_one_split_and_writes_a_page(iris_folder, capsys):
     assert page.count("data:image/png;base64,") == 4
     for name in accuracy:
         assert f">{name}</td>" in page
+
+
+def test_weights_and_class_weights_reach_the_model(tmp_path, capsys, rng):
+    y = rng.integers(2, size=90)
+    frame = pd.DataFrame({"a": rng.standard_normal(90) + y, "w": 1.0 + 2.0 * y, "kind": y})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    priors = {}
+    for name, options in [("w", ["--weights", "w"]), ("b", ["--class-weight", "balanced"])]:
+        path = tmp_path / f"{name}.pskem"
+        given = [str(tmp_path / "t.csv"), "-t", "kind", "-o", str(path), *options]
+        assert run(["fit", *given, "--validation-fraction", "0", "-q"]) == 0
+        priors[name] = pskem.load(path)[-1].class_prior_
+    np.testing.assert_allclose(priors["w"][1], 3 * y.mean() / (1 + 2 * y.mean()), rtol=1e-12)
+    frame_features = pskem.load(tmp_path / "w.pskem").n_features_in_
+    assert frame_features == 1
+    w = pskem.load(tmp_path / "b.pskem")
+    np.testing.assert_allclose(priors["b"], [0.5, 0.5], rtol=1e-12)
+    assert w.n_features_in_ == 2

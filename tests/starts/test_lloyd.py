@@ -41,3 +41,12 @@ def test_no_centre_is_left_without_points(rng):
     # The outlying points have a centre each, as from any sensible start.
     for outlier in points[50:]:
         assert (centres == outlier).all(axis=1).any()
+
+
+def test_a_point_with_a_weight_counts_as_often(rng):
+    points = rng.standard_normal((60, 3)) + 4.0 * rng.integers(3, size=(60, 1))
+    counts = rng.integers(1, 5, 60)
+    weighted = lloyd(points, points[:3], counts.astype(float))
+    repeated = lloyd(np.repeat(points, counts, axis=0), points[:3])
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-12, atol=1e-12)
+    assert not np.allclose(weighted, lloyd(points, points[:3]))

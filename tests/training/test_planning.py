@@ -102,7 +102,7 @@ def test_what_follows_em_depends_on_settings_and_samples(
         block_weights=weights, discriminative_iter=passes, early_stopping=early_stopping
     )
     X, labels = rng.standard_normal((n, 2)), np.arange(n) % 2
-    validation = (X[:10], labels[:10]) if validated else None
+    validation = (X[:10], labels[:10], None) if validated else None
     samples = Samples(X, labels, np.arange(2), np.full(2, 0.5), validation)
     plan = make_plan(Settings.parse(model.get_params(deep=False)), samples, None, 0)
     expected = written_out(weights, passes, early_stopping, n, validated)
@@ -110,8 +110,9 @@ def test_what_follows_em_depends_on_settings_and_samples(
     # Whoever needs validation data that are not given has a tenth of the samples held out.
     fit, _, choose = expected
     needed = not validated and (early_stopping is True or fit or choose)
-    assert len(plan.held_out) == (100 if needed else 0)
-    np.testing.assert_array_equal(np.sort([*plan.rows, *plan.held_out]), np.arange(n))
+    assert plan.held_out.size == (100 if needed else 0)
+    everyone = np.sort([*plan.rows.places, *plan.held_out.places])
+    np.testing.assert_array_equal(everyone, np.arange(n))
     # EM's own passes are chosen among only if that is asked for in so many words.
     assert plan.early_stopping == (early_stopping is True)
 
@@ -139,7 +140,7 @@ def test_where_nothing_can_be_held_out_nobody_watches(rng):
     model = SharedKernelClassifier(validation_fraction=1e-4)
     samples = Samples(X, labels, np.arange(2), np.full(2, 0.5))
     plan = make_plan(Settings.parse(model.get_params(deep=False)), samples, None, 0)
-    assert not len(plan.held_out)
+    assert not plan.held_out.size
     assert (plan.refinement.passes, plan.refinement.choose) == (5, False)
 
 

@@ -33,7 +33,7 @@ def planned(model, X, y, X_val=None, y_val=None):
     """The plan of a fit, and its samples; y counts from 0."""
     settings = Settings.parse(model.get_params(deep=False))
     counts = np.bincount(y)
-    validation = None if X_val is None else (X_val, y_val)
+    validation = None if X_val is None else (X_val, y_val, None)
     samples = Samples(X, y, np.arange(len(counts)), counts / len(y), validation)
     return make_plan(settings, samples, None, *draw_seeds(model.random_state)), samples
 

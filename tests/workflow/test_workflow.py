@@ -225,3 +225,53 @@ def test_categories_raise_the_floor_unless_one_is_given(table, given, expected):
     task = Task.read(str(table), "species")
     trained = train(task, SharedKernelClassifier(random_state=0, **given))
     assert trained.classifier.reg_covar == expected
+
+
+# ------------------------------------------------------------------------------------ weights
+
+
+@pytest.fixture
+def weighted_table(tmp_path, rng):
+    """A CSV file with a column of weights, and the same with rows repeated."""
+    y = rng.integers(2, size=120)
+    frame = pd.DataFrame(rng.standard_normal((120, 2)) + y[:, None], columns=["a", "b"])
+    frame = frame.assign(kind=np.where(y == 0, "x", "y"), times=rng.integers(4, size=120))
+    frame.to_csv(tmp_path / "weighted.csv", index=False)
+    repeated = frame.loc[frame.index.repeat(frame["times"])].drop(columns="times")
+    repeated.to_csv(tmp_path / "repeated.csv", index=False)
+    return tmp_path
+
+
+def test_a_column_of_weights_counts_rows(weighted_table):
+    task = Task.read(str(weighted_table / "weighted.csv"), "kind", weights="times")
+    assert list(task.X.columns) == ["a", "b"]
+    assert task.remarks == []
+    assert task.weights.min() == 1.0
+    repeated = Task.read(str(weighted_table / "repeated.csv"), "kind")
+    encoder = make_pipeline(StandardScaler().fit(task.X))  # the same for both
+    classifier = SharedKernelClassifier(n_components=4, random_state=0)
+    one, other = (train(part._replace(encoder=encoder), classifier) for part in (task, repeated))
+    assert one.training_accuracy == pytest.approx(other.training_accuracy, rel=1e-12)
+    assert (one.n_train, other.n_train) == (len(task.y), len(repeated.y))
+    assert sum(task.weights) == len(repeated.y)
+
+
+@pytest.mark.parametrize(
+    ("weights", "match"),
+    [
+        ([1.0, 2.0, -1.0, 1.0], "1 row\\(s\\) without a weight, or with a negative one"),
+        ([1.0, None, 2.0, 1.0], "1 row\\(s\\) without a weight"),
+        ([0.0] * 4, "All weights in the column 'w' are 0"),
+        (["a", "b", "c", "d"], "holds texts"),
+    ],
+)
+def test_columns_that_hold_no_weights_are_refused(tmp_path, weights, match):
+    path = tmp_path / "t.csv"
+    frame = pd.DataFrame({"x": [1.5, 2.0, 3.0, 4.0], "w": weights, "c": ["a", "a", "b", "b"]})
+    frame.to_csv(path, index=False)
+    with pytest.raises(TableError, match=match):
+        Task.read(str(path), "c", weights="w")
+    with pytest.raises(TableError, match="no column 'v' to take weights from"):
+        Task.read(str(path), "c", weights="v")
+    with pytest.raises(TableError, match="holds the classes"):
+        Task.read(str(path), "c", weights="c")

@@ -8,7 +8,7 @@ classes alone costs nothing.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ SMALLEST_REMAINDER = 1e-12
 SMALLEST_GAIN = 1e-9
 
 
-def within_class_dependence(X: FloatArray, labels: NDArray[np.intp]) -> FloatArray:
+def within_class_dependence(
+    X: FloatArray, labels: NDArray[np.intp], weights: FloatArray | None = None
+) -> FloatArray:
     """Mean mutual information of each pair of features given the class, in nats: (M, M).
 
     That of Gaussians with the correlations found in the class, -1/2 log(1 - rho^2). Classes count
@@ -36,8 +38,11 @@ def within_class_dependence(X: FloatArray, labels: NDArray[np.intp]) -> FloatArr
     Parameters
     ----------
     X : ndarray of shape (N, M)
+        May have gaps (NaN): a pair of features is judged by the samples that have both.
     labels : ndarray of int of shape (N,)
         Classes, counted from 0.
+    weights : ndarray of shape (N,), default=None
+        How much each sample counts; None if all count alike.
 
     Returns
     -------
@@ -45,49 +50,75 @@ def within_class_dependence(X: FloatArray, labels: NDArray[np.intp]) -> FloatArr
         Symmetric, non-negative, with zeros on the diagonal and for features that are constant
         within the classes.
     """
-    M = X.shape[1]
     order = np.argsort(labels, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(labels))])
-    largest = np.maximum(np.abs(X.max(axis=0)), np.abs(X.min(axis=0))).astype(np.float64)
+    largest = np.fmax.reduce(np.abs(X), axis=0, initial=0.0).astype(np.float64)
     unit = np.where(largest > 0.0, largest, 1.0)  # keeps squares of huge values finite
     rounding = 10.0 * float(np.finfo(X.dtype).eps)  # of a feature whose largest value is 1
+    counted = np.ones(len(X)) if weights is None else weights
 
-    total = np.zeros((M, M))
-    pooled = np.zeros((M, M))
-    n_small = 0
+    M = X.shape[1]
+    total, few = np.zeros((M, M)), 0.0
+    pooled = _Scatter(np.zeros((M, M)), np.zeros((M, M)))
     for low, high in pairwise(bounds):
-        scatter = _scatter(X, order[low:high], unit)
-        pooled += scatter
+        rows = order[low:high]
+        size = float(counted[rows].sum())
+        scatter = _scatter(X, rows, unit, counted)
+        pooled = _Scatter(pooled.cross + scatter.cross, pooled.squares + scatter.squares)
         if high - low < SMALLEST_CLASS:
-            n_small += int(high - low)
+            few += size
         else:
-            total += (high - low) * _mutual_information(scatter, (high - low) * rounding**2)
-    if n_small:
-        total += n_small * _mutual_information(pooled, len(X) * rounding**2)
-    return total / len(X)
+            total += size * scatter.mutual_information(size * rounding**2)
+    if few:
+        total += few * pooled.mutual_information(counted.sum() * rounding**2)
+    return total / counted.sum()
 
 
-def _scatter(X: FloatArray, rows: NDArray[np.intp], unit: FloatArray) -> FloatArray:
-    """Sum of (x - mean)(x - mean)' over some rows of X / unit: (M, M)."""
-    mean = np.zeros(X.shape[1])
-    scatter = np.zeros((X.shape[1], X.shape[1]))
+class _Scatter(NamedTuple):
+    """Sums over samples that have both features of a pair, about the means, (M, M) each.
+
+    cross : products of the two
+    squares : squares of the first
+    """
+
+    cross: FloatArray
+    squares: FloatArray
+
+    def mutual_information(self, smallest: float) -> FloatArray:
+        """-1/2 log(1 - rho^2) of all pairs; none for features that vary no more than that."""
+        varies = np.diag(self.cross) > smallest
+        both = varies[:, None] & varies & (self.squares > 0.0) & (self.squares.T > 0.0)
+        lengths = np.sqrt(self.squares) * np.sqrt(self.squares.T)
+        rho = np.where(both, self.cross / np.where(both, lengths, 1.0), 0.0)
+        np.fill_diagonal(rho, 0.0)
+        remainder = np.maximum(1.0 - np.square(rho), SMALLEST_REMAINDER)
+        return np.abs(0.5 * np.log(remainder))  # the sign, also of zero
+
+
+def _scatter(
+    X: FloatArray, rows: NDArray[np.intp], unit: FloatArray, counted: FloatArray
+) -> _Scatter:
+    """The scatter of some rows of X / unit."""
+    M = X.shape[1]
+    mean, seen = np.zeros(M), np.zeros(M)
     chunks = [rows[low : low + CHUNK] for low in range(0, len(rows), CHUNK)]
     for chunk in chunks:
-        mean += (X[chunk] / unit).sum(axis=0) / len(rows)
+        weights = counted[chunk, None] * ~np.isnan(X[chunk])
+        seen += weights.sum(axis=0)
+        mean += np.nansum(weights * (X[chunk] / unit), axis=0)
+    mean /= np.where(seen > 0.0, seen, 1.0)
+    cross, squares = np.zeros((M, M)), np.zeros((M, M))
     for chunk in chunks:
         deviations = X[chunk] / unit - mean
-        scatter += deviations.T @ deviations
-    return scatter
-
-
-def _mutual_information(scatter: FloatArray, smallest: float) -> FloatArray:
-    """-1/2 log(1 - rho^2) of all pairs, (M, M); none for features that vary no more than that."""
-    varies = np.diag(scatter) > smallest
-    inverse = np.where(varies, 1.0 / np.sqrt(np.where(varies, np.diag(scatter), 1.0)), 0.0)
-    rho = np.outer(inverse, inverse) * scatter
-    np.fill_diagonal(rho, 0.0)
-    remainder = np.maximum(1.0 - np.square(rho), SMALLEST_REMAINDER)
-    return np.abs(0.5 * np.log(remainder))  # the sign, also of zero
+        gaps = np.isnan(deviations)
+        deviations[gaps] = 0.0
+        weighted = counted[chunk, None] * deviations
+        cross += deviations.T @ weighted
+        if gaps.any():
+            squares += (deviations * weighted).T @ ~gaps
+        else:
+            squares += (deviations * weighted).sum(axis=0)[:, None]
+    return _Scatter(cross, squares)
 
 
 def group_by_dependence(dependence: FloatArray, n_blocks: int) -> list[NDArray[np.intp]]:

@@ -92,6 +92,11 @@ learning_options = stack(
         help="Model file.  [default: the name of DATA with .pskem; model.pskem for stdin]",
     ),
     overwrite_option,
+    click.option(
+        "--weights",
+        metavar="COLUMN",
+        help="Column that says how often each row counts; it is no feature.",
+    ),
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out; repeatable."),
     click.option(
         "--categorical",
@@ -190,5 +195,11 @@ model_options = stack(
         type=click.Choice(["frequencies", "uniform"]),
         default="frequencies",
         help="Class priors.",
+    ),
+    click.option(
+        "--class-weight",
+        type=click.Choice(["equal", "balanced"]),
+        default="equal",
+        help="Whether all rows count alike, or all classes.",
     ),
 )

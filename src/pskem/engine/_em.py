@@ -166,6 +166,7 @@ def _auxiliary(before: Prepared, after: Prepared, block: int, batch: Batch) -> T
     with np.errstate(divide="ignore"):
         log_weights = np.log(after.kernels.weights)[batch.labels].T  # (K, n)
     log_joint = after.log_densities(X) + log_weights
+    W = W * batch.known_weights
     return Total((np.array(np.sum(W * log_joint, where=W > 0.0)),))
 
 

@@ -34,17 +34,25 @@ def _extremes(batch: Batch) -> Extremes:
     )
 
 
+def _add_up(values: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Sums over samples, (m,) from (m, n), each with its weight."""
+    if weights is not None:
+        values = values * weights
+    return values.sum(axis=1, dtype=np.float64)
+
+
 def _sums(units: list[FloatArray], batch: Batch) -> Total:
     """Sums of x / unit, each (m,)."""
     pairs = zip(batch.X, units, strict=True)
-    return Total(tuple((X / unit[:, None]).sum(axis=1, dtype=np.float64) for X, unit in pairs))
+    return Total(tuple(_add_up(X / unit[:, None], batch.weights) for X, unit in pairs))
 
 
 def _squares(units: list[FloatArray], shifts: list[FloatArray], batch: Batch) -> Total:
     """Sums of ((x - shift) / unit)^2, each (m,)."""
     rows = zip(batch.X, units, shifts, strict=True)
     deviations = (X / unit[:, None] - (shift / unit)[:, None] for X, unit, shift in rows)
-    return Total(tuple(np.square(part, dtype=np.float64).sum(axis=1) for part in deviations))
+    squares = (np.square(part, dtype=np.float64) for part in deviations)
+    return Total(tuple(_add_up(part, batch.weights) for part in squares))
 
 
 def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
@@ -52,7 +60,7 @@ def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
 
     A constant feature has scale 1.
     """
-    N = int(source.counts.sum())
+    N = float(source.masses.sum())
     low, high = source.fold(_extremes)
     largest = [np.maximum(np.abs(a), np.abs(b)) for a, b in zip(low, high, strict=True)]
     # Dividing by the largest value first keeps sums and squares of huge values finite.
@@ -75,10 +83,11 @@ def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
 
 def _products(batch: Batch) -> Total:
     parts = [part.astype(np.float64, copy=False) for part in batch.X]
-    return Total(tuple(part @ part.T for part in parts))
+    weights = batch.weights
+    return Total(tuple((p if weights is None else p * weights) @ p.T for p in parts))
 
 
 def second_moments(source: Source) -> list[FloatArray]:
     """Mean of x x' of each block, (m, m): the covariance of samples that are standardised."""
-    N = int(source.counts.sum())
+    N = float(source.masses.sum())
     return [total / N for total in source.fold(_products).arrays]

@@ -19,9 +19,9 @@ MOST_PLACES = 5
 
 
 def _explain(prepared: Prepared, block: int, batch: Batch) -> Gathered:
-    """log p(x|c) of each sample under a block, and its class."""
+    """log p(x|c) of each sample under a block, its class and its weight."""
     found = expectation(prepared, batch.X[block], batch.bounds)
-    return Gathered(((found.log_likelihoods, batch.labels),))
+    return Gathered(((found.log_likelihoods, batch.labels, batch.known_weights),))
 
 
 def _density(prepared: Prepared, block: int, label: int, batch: Batch) -> Gathered:
@@ -45,8 +45,8 @@ def reseed(
     weight that raises the likelihood most; a place at which no weight does is passed over.
     """
     prepared = prepare(structure, kernels, np.dtype(np.float64))
-    log_q, labels = source.fold(partial(_explain, prepared, block)).arrays
-    masses = np.where(empty, 0.0, source.counts.astype(np.float64) @ kernels.weights)
+    log_q, labels, counted = source.fold(partial(_explain, prepared, block)).arrays
+    masses = np.where(empty, 0.0, source.masses @ kernels.weights)
     common = pool(structure, kernels.covariances, masses, diagonal=False)
     weights, means = kernels.weights.copy(), kernels.means.copy()
     tried = np.zeros(len(labels), dtype=bool)
@@ -60,13 +60,13 @@ def reseed(
             worst = int(np.argmin(np.where(open_, log_q, np.inf)))
             tried[worst] = True
             j = int(labels[worst])
-            place, _ = source.fold(partial(take, [(block, np.array([worst]))])).arrays
+            place, *_ = source.fold(partial(take, [(block, np.array([worst]))])).arrays
             alone = Kernels(np.ones((1, 1)), place.T.astype(np.float64), covariance)
             ready = prepare(structure, alone, np.dtype(np.float64))
             (log_density,) = source.fold(partial(_density, ready, block, j)).arrays
             own = labels == j
             ratios = np.exp(np.minimum(log_density - log_q[own], 700.0))
-            weight = best_weight(ratios)
+            weight = best_weight(ratios, counted[own])
             if weight > 0.0:
                 weights[j] *= 1.0 - weight
                 weights[j, k] += weight
@@ -79,11 +79,14 @@ def reseed(
     return Kernels(weights, *placed), still
 
 
-def best_weight(ratios: FloatArray) -> float:
-    """argmax over w in [0, 1/2] of sum_n log(1 - w + w ratios_n), a concave sum; by bisection."""
+def best_weight(ratios: FloatArray, counted: FloatArray | float = 1.0) -> float:
+    """argmax over w in [0, 1/2] of sum_n counted_n log(1 - w + w ratios_n); by bisection.
+
+    The sum is concave.
+    """
 
     def slope(w: float) -> float:
-        return float(np.sum((ratios - 1.0) / (1.0 + w * (ratios - 1.0))))
+        return float(np.sum(counted * (ratios - 1.0) / (1.0 + w * (ratios - 1.0))))
 
     if slope(0.0) <= 0.0:
         return 0.0

@@ -68,6 +68,11 @@ class Batch(NamedTuple):
     def labels(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
 
+    @property
+    def known_weights(self) -> FloatArray:
+        """The weights, (n,), also if all are one."""
+        return np.ones(self.n_samples) if self.weights is None else self.weights
+
 
 class Additive(Protocol):
     """What can be summed over batches."""
@@ -86,6 +91,11 @@ class Source(Protocol):
     @property
     def counts(self) -> NDArray[np.intp]:
         """Samples of each class, (L,)."""
+        ...
+
+    @property
+    def masses(self) -> FloatArray:
+        """What the samples of each class count, (L,)."""
         ...
 
     @property
@@ -138,16 +148,16 @@ class Gathered(NamedTuple):
 
 
 def take(places: Sequence[tuple[int, NDArray[np.intp]]], batch: Batch) -> Gathered:
-    """Samples (m, n) and their classes (n,) of some blocks, by their sorted places in the source.
+    """Samples (m, n), classes (n,) and weights (n,) of some blocks, by places in the source.
 
-    places : blocks, and the places wanted of each
+    places : blocks, and the places wanted of each, sorted
     """
-    labels = batch.labels
+    labels, weights = batch.labels, batch.known_weights
     found: list[NDArray[Any]] = []
     for block, wanted in places:
         low, high = np.searchsorted(wanted, (batch.first, batch.first + batch.n_samples))
         here = wanted[low:high] - batch.first
-        found += [batch.X[block][:, here], labels[here]]
+        found += [batch.X[block][:, here], labels[here], weights[here]]
     return Gathered((tuple(found),))
 
 
@@ -228,6 +238,10 @@ class ArraySource:
         self.bounds = bounds
         self.counts = np.diff(bounds)
         self.weights = weights
+        self.masses = self.counts.astype(np.float64)
+        if weights is not None:
+            sums = np.append(0.0, np.cumsum(weights))
+            self.masses = np.diff(sums[bounds])
         self._map = parallel_map
         size = tile_size(max(len(part) for part in self.X))
         tiles = cut(bounds, size)
@@ -244,8 +258,9 @@ class ArraySource:
         blocks: Iterable[NDArray[np.intp]],
         n_classes: int,
         parallel_map: Mapper,
+        weights: FloatArray | None = None,
     ) -> Self:
-        """Rows of X (N, M) in the given order, which must be sorted by class.
+        """Rows of X (N, M) in the given order, sorted by class, with weights in that order.
 
         This is the one copy of the data that a fit makes.
         """
@@ -256,7 +271,7 @@ class ArraySource:
             data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
         bounds = np.searchsorted(labels[order], np.arange(n_classes + 1)).astype(np.intp)
         ends = np.cumsum([len(block) for block in blocks])
-        return cls(np.split(data, ends[:-1]), bounds, parallel_map)
+        return cls(np.split(data, ends[:-1]), bounds, parallel_map, weights)
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
@@ -286,4 +301,6 @@ class ArraySource:
     def _batch(self, start: int, stop: int) -> Batch:
         bounds = np.clip(self.bounds, start, stop) - start
         weights = None if self.weights is None else self.weights[start:stop]
+        if weights is not None and (weights == 1.0).all():
+            weights = None
         return Batch(tuple(part[:, start:stop] for part in self.X), bounds, start, weights)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from pskem import checks
 from pskem.engine import workers
-from pskem.estimators._prediction import ModelPredictor, all_or_nothing
+from pskem.estimators._prediction import ModelPredictor, all_or_nothing, counted_rows
 from pskem.model import Model
 from pskem.starts import KMeans, Uniform
 from pskem.structures import FloatArray
@@ -142,6 +142,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         still keeps the best pass.
     priors : None, "uniform" or array of shape (n_classes,), default=None
         Class priors. None takes the class frequencies, ``"uniform"`` is the paper's choice.
+    class_weight : None, "balanced" or dict, default=None
+        Weights of the classes, by which those of their samples are multiplied; ``"balanced"`` lets
+        all classes count alike. The frequencies that `priors` takes change with them.
     random_state : int, RandomState instance or None, default=None
         Source of randomness. With an int, the same data, to the last bit, give the same model, in
         whatever order their rows come.
@@ -238,6 +241,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         validation_fraction: float = 0.1,
         n_iter_no_change: int | None = 10,
         priors: Literal["uniform"] | ArrayLike | None = None,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -259,6 +263,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.priors = priors
+        self.class_weight = class_weight
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -269,9 +274,11 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         self,
         X: Any,
         y: Any,
+        sample_weight: Any = None,
         *,
         X_val: Any = None,
         y_val: Any = None,
+        sample_weight_val: Any = None,
         watch: Watcher | None = None,
     ) -> Self:
         """Train the model.
@@ -281,7 +288,10 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         X : array-like of shape (n_samples, n_features)
             float32 stays float32 in the arithmetic where that is safe.
         y : array-like of shape (n_samples,)
-        X_val, y_val : array-like, default=None
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each sample counts: with a weight of 3 it counts as if it stood there three
+            times, with 0 as if it did not. Weights below one on average are scaled up to one.
+        X_val, y_val, sample_weight_val : array-like, default=None
             Validation data. They are scored after every pass (`validation_scores_`,
             `discriminative_scores_`), and take the place of samples that `early_stopping` and
             `block_weights` would hold out. In a pipeline they must have gone through the steps
@@ -297,7 +307,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         settings = Settings.parse(self.get_params(deep=False))
         with all_or_nothing(self):
             before = getattr(self, "model_", None) if settings.warm_start else None
-            samples = self._validate(X, y, X_val, y_val, settings, before)
+            validation = (X_val, y_val, sample_weight_val)
+            samples = self._validate(X, y, sample_weight, validation, settings, before)
             plan = make_plan(settings, samples, before, *draw_seeds(self.random_state))
             y = samples.classes[samples.labels]
             with (
@@ -312,33 +323,48 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         return self._store(run, refined)
 
     def _validate(
-        self, X: Any, y: Any, X_val: Any, y_val: Any, settings: Settings, before: Model | None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        validation: tuple[Any, Any, Any],
+        settings: Settings,
+        before: Model | None,
     ) -> Samples:
         X, y = validate_data(
             self, X, y, dtype=[np.float64, np.float32], reset=before is None, order="C"
         )
         check_classification_targets(y)
+        X, y, weights = counted_rows(X, y, sample_weight)
         classes, labels = np.unique(y, return_inverse=True)
-        priors = checks.check_prior(settings.priors, np.bincount(labels) / len(labels))
-        validation = self._validate_holdout(X_val, y_val, classes)
+        masses = np.bincount(labels, weights).astype(np.float64)
+        by_class = checks.check_class_weight(settings.class_weight, classes, masses)
+        if by_class is not None:
+            weights = by_class[labels] * (1.0 if weights is None else weights)
+            masses = masses * by_class
+        priors = checks.check_prior(settings.priors, masses / masses.sum())
+        held_out = self._validate_holdout(*validation, classes)
         names = getattr(self, "feature_names_in_", None)
-        return Samples(X, labels, classes, priors, validation, names)
+        return Samples(X, labels, classes, priors, held_out, names, weights)
 
     def _validate_holdout(
-        self, X_val: Any, y_val: Any, classes: NDArray[Any]
-    ) -> tuple[FloatArray, NDArray[np.intp]] | None:
+        self, X_val: Any, y_val: Any, weights: Any, classes: NDArray[Any]
+    ) -> tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None:
         if (X_val is None) != (y_val is None):
             missing = "X_val" if X_val is None else "y_val"
             raise ValueError(f"X_val and y_val go together, but {missing} is missing.")
         if X_val is None:
+            if weights is not None:
+                raise ValueError("sample_weight_val is given, but X_val and y_val are missing.")
             return None
         try:
             X_val, y_val = validate_data(
                 self, X_val, y_val, dtype=[np.float64, np.float32], reset=False, order="C"
             )
+            X_val, y_val, weights = counted_rows(X_val, y_val, weights, "sample_weight_val")
         except ValueError as error:
             raise ValueError(f"X_val and y_val are not accepted. {error}") from None
-        return X_val, checks.check_labels(y_val, classes, "y_val")
+        return X_val, checks.check_labels(y_val, classes, "y_val"), weights
 
     def _store(self, run: State, refined: Refined) -> Self:
         self.model_ = refined.best

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pskem import checks
 from pskem.engine import workers
-from pskem.estimators._prediction import FittedModel, all_or_nothing, validated
+from pskem.estimators._prediction import FittedModel, all_or_nothing, counted_rows, validated
 from pskem.structures import FloatArray
 from pskem.training import (
     CallbackSupportMixin,
@@ -117,13 +117,15 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         self.warm_start = warm_start
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train the mixture.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each sample counts, as in :meth:`SharedKernelClassifier.fit`.
 
         Returns
         -------
@@ -136,8 +138,9 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
                 self, X, dtype=[np.float64, np.float32], reset=before is None, order="C"
             )
             names = getattr(self, "feature_names_in_", None)
-            nobody = np.zeros(len(X), dtype=np.intp)
-            samples = Samples(X, nobody, np.zeros(1, dtype=np.intp), np.ones(1), None, names)
+            X, nobody, weights = counted_rows(X, np.zeros(len(X), dtype=np.intp), sample_weight)
+            only = np.zeros(1, dtype=np.intp)
+            samples = Samples(X, nobody, only, np.ones(1), None, names, weights)
             plan = make_plan(settings, samples, before, *draw_seeds(self.random_state))
             with (
                 workers(settings.n_jobs) as parallel_map,
@@ -177,19 +180,20 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
     def covariances_(self) -> FloatArray:
         return self.model_.blocks[0].covariances
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean log density of the samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : ignored
+        sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
         -------
         score : float
         """
-        return float(self.score_samples(X).mean())
+        return float(np.average(self.score_samples(X), weights=sample_weight))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Posterior probabilities of the kernels, w_nk.

@@ -84,15 +84,25 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+    ) -> Self:
         """Train the members.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        X_val, y_val : array-like, default=None
-            Validation data, as for :meth:`SharedKernelClassifier.fit`.
+        sample_weight : array-like of shape (n_samples,), default=None
+        X_val, y_val, sample_weight_val : array-like, default=None
+            Weights and validation data, as for :meth:`SharedKernelClassifier.fit`.
 
         Returns
         -------
@@ -100,7 +110,14 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         """
         members = self._members()
         for member in members:
-            member.fit(X, y, X_val=X_val, y_val=y_val)
+            member.fit(
+                X,
+                y,
+                sample_weight,
+                X_val=X_val,
+                y_val=y_val,
+                sample_weight_val=sample_weight_val,
+            )
         models = [member.model_ for member in members]
         if len(models) > 1 and all(models[0].same_kernels(model) for model in models[1:]):
             warnings.warn(

@@ -16,7 +16,14 @@ from pskem.model import HELD, Block, InformationCriteria, Model
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
 
-__all__ = ["FittedModel", "ModelPredictor", "PosteriorMixin", "all_or_nothing", "validated"]
+__all__ = [
+    "FittedModel",
+    "ModelPredictor",
+    "PosteriorMixin",
+    "all_or_nothing",
+    "counted_rows",
+    "validated",
+]
 
 
 @contextmanager
@@ -45,6 +52,23 @@ def validated(estimator: Any, X: Any) -> FloatArray:
         estimator, X, dtype=[np.float64, np.float32], reset=False, order="C"
     )
     return checked
+
+
+def counted_rows(
+    X: FloatArray, y: NDArray[Any], sample_weight: Any, name: str = "sample_weight"
+) -> tuple[FloatArray, NDArray[Any], FloatArray | None]:
+    """Validated samples with their weights, without those that have none."""
+    if sample_weight is None:
+        return X, y, None
+    weights = checks.numbers(name, column_or_1d(sample_weight))
+    if len(weights) != len(X):
+        raise ValueError(f"{name} has {len(weights)} entries for {len(X)} samples; give one each.")
+    if (weights < 0.0).any():
+        raise ValueError(f"{name} holds {weights.min():g}; weights must not be negative.")
+    kept = weights > 0.0
+    if not kept.any():
+        raise ValueError(f"{name} is zero for all samples; at least one must count.")
+    return (X, y, weights) if kept.all() else (X[kept], y[kept], weights[kept])
 
 
 class PosteriorMixin:
@@ -135,11 +159,13 @@ class FittedModel:
         """log p(x|c) of the samples' own classes, (n,)."""
         raise NotImplementedError
 
-    def _criteria(self, X: Any, y: Any) -> InformationCriteria:
+    def _criteria(self, X: Any, y: Any, sample_weight: Any) -> InformationCriteria:
         log_likelihood = self._log_likelihood(X, y)
-        return self.model_.criteria(float(log_likelihood.sum()), len(log_likelihood))
+        everyone = np.ones(len(log_likelihood)) if sample_weight is None else sample_weight
+        weights = checks.numbers("sample_weight", column_or_1d(everyone))
+        return self.model_.criteria(float(weights @ log_likelihood), float(weights.sum()))
 
-    def aic(self, X: Any, y: Any = None) -> float:
+    def aic(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Akaike's information criterion of log p(X|C); lower is better.
 
         Parameters
@@ -147,14 +173,15 @@ class FittedModel:
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
             A density ignores it.
+        sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
         -------
         aic : float
         """
-        return self._criteria(X, y).aic
+        return self._criteria(X, y, sample_weight).aic
 
-    def bic(self, X: Any, y: Any = None) -> float:
+    def bic(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Bayesian information criterion of log p(X|C); lower is better.
 
         Parameters
@@ -162,12 +189,13 @@ class FittedModel:
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
             A density ignores it.
+        sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
         -------
         bic : float
         """
-        return self._criteria(X, y).bic
+        return self._criteria(X, y, sample_weight).bic
 
 
 class ModelPredictor(FittedModel, PosteriorMixin):

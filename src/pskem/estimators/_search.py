@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from pskem import checks
 from pskem.blocks import partition_features
 from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._prediction import ModelPredictor, all_or_nothing
+from pskem.estimators._prediction import ModelPredictor, all_or_nothing, counted_rows
 from pskem.estimators._selection import (
     SHRINKAGE_FACTORS,
     Candidate,
@@ -27,7 +28,7 @@ from pskem.estimators._selection import (
     search,
 )
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import CovarianceType, canonical_order, draw_seeds, split
+from pskem.training import CovarianceType, Rows, canonical_order, distinct, draw_seeds, split
 
 __all__ = ["SharedKernelClassifierCV"]
 
@@ -136,13 +137,15 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Search, and fit the best settings to all samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each sample counts, in training and in judging.
 
         Returns
         -------
@@ -150,20 +153,15 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         """
         self._check_parameters()
         with all_or_nothing(self):
-            frame = X
+            given = X, y
             X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
             check_classification_targets(y)
             (seed,) = draw_seeds(self.random_state)
             base = self._base(seed)
-            _, labels = np.unique(y, return_inverse=True)
-            counts = np.bincount(labels)
-            rows = np.arange(len(y))
-            if len(rows) > self.max_samples:
-                _, rows = _split(X, labels, self.max_samples / len(rows), seed)
-                rows = _with_rare(rows, labels, counts)
-            share = len(rows) / len(y)
+            X, y, rows = self._rows(X, y, sample_weight, seed)
+            counts = np.unique(y[rows.places], return_counts=True)[1]
             candidates = make_candidates(
-                np.maximum(1, (counts * share).astype(np.intp)),
+                counts,
                 X.shape[1],
                 **{name: self._values(name) for name in Candidate._fields},
                 factors=(1.0,) if self.selection == "bic" else SHRINKAGE_FACTORS,
@@ -176,14 +174,14 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
                 candidates = list(dict.fromkeys(c._replace(n_blocks=R) for c in candidates))
             trials = search(
                 candidates,
-                lambda candidate: candidate.cost(len(rows), X.shape[1]),
-                self._attempt(base, X[rows], y[rows], seed),
+                lambda candidate: candidate.cost(rows.size, X.shape[1]),
+                self._attempt(base, X, y, rows, seed),
                 np.inf if self.time_budget is None else float(self.time_budget),
                 self._report,
             )
             best = trials[0]
             model = configured(base, best.candidate)
-            model.fit(frame, y)
+            model.fit(*given, sample_weight=sample_weight)
         self.best_estimator_ = model
         self.best_params_ = best.candidate._asdict()
         self.best_score_ = best.merit[0]
@@ -228,17 +226,45 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             base.set_params(random_state=seed)
         return base.set_params(n_jobs=self.n_jobs) if self.n_jobs is not None else base
 
+    def _rows(
+        self, X: FloatArray, y: NDArray[Any], sample_weight: Any, seed: int
+    ) -> tuple[FloatArray, NDArray[Any], Rows]:
+        """Samples that count, and those of them to search with.
+
+        Folds of our own are made of different rows, so that none is trained on and judged by.
+        """
+        own_folds = self.selection == "bic" or isinstance(self.cv, Real)
+        if own_folds:
+            X, y, weights = counted_rows(X, y, sample_weight)
+            labels = np.unique(y, return_inverse=True)[1]
+            rows = distinct(X, labels, weights)
+            order = np.arange(rows.size)
+        else:
+            labels = np.unique(y, return_inverse=True)[1]
+            weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+            rows = Rows(np.arange(len(y)), weights)
+            order = canonical_order(X, labels)
+        if rows.size > self.max_samples:
+            labels = labels[rows.places]
+            counts = np.bincount(labels)
+            _, some = split(labels[order], self.max_samples / rows.size, len(counts), seed)
+            rows = rows.at(_with_rare(order[some], labels, counts))
+        return X, y, rows
+
     def _attempt(
-        self,
-        base: SharedKernelClassifier,
-        X: FloatArray,
-        y: NDArray[Any],
-        seed: int,
+        self, base: SharedKernelClassifier, X: FloatArray, y: NDArray[Any], rows: Rows, seed: int
     ) -> Callable[[Candidate], Trial]:
+        def fold(train: Any, test: Any) -> Fold:
+            one, two = rows.at(train), rows.at(test)
+            parts = (X[one.places], y[one.places], X[two.places], y[two.places])
+            return Fold(*parts, one.weights, two.weights)
+
         if self.selection == "bic":
-            whole = Fold(X, y, X, y)
+            everything = slice(None)
+            whole = fold(everything, everything)
             return by_bic(lambda c: [(configured(base, c), whole)])
-        folds = [Fold(X[a], y[a], X[b], y[b]) for a, b in self._splits(X, y, seed)]
+        splits = self._splits(X[rows.places], y[rows.places], seed)
+        folds = [fold(train, test) for train, test in splits]
         return by_folds(lambda c: ((configured(base, c), fold) for fold in folds))
 
     def _splits(self, X: FloatArray, y: NDArray[Any], seed: int) -> list[tuple[Any, Any]]:
@@ -246,8 +272,8 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
 
         if isinstance(self.cv, float | np.floating):
             checks.check_real("cv", self.cv, 0.0, 1.0, strict=True)
-            _, labels = np.unique(y, return_inverse=True)
-            train, test = _split(X, labels, float(self.cv), seed)
+            classes, labels = np.unique(y, return_inverse=True)
+            train, test = split(labels, float(self.cv), len(classes), seed)
             if not len(test):
                 raise ValueError(
                     f"cv={self.cv} of {len(y)} samples leaves none to judge by. Use a larger"
@@ -272,15 +298,6 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         if self.verbose:
             settings = ", ".join(f"{k}={v}" for k, v in trial.candidate._asdict().items())
             print(f"{settings}: {trial.merit[0]:.4f} in {trial.seconds:.1f} s, {left} left")
-
-
-def _split(
-    X: FloatArray, labels: NDArray[np.intp], fraction: float, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows to train on and rows to hold out, whatever their order in X."""
-    order = canonical_order(X, labels)
-    kept, held_out = split(labels[order], fraction, int(labels.max()) + 1, seed)
-    return order[kept], order[held_out]
 
 
 def _results(trials: Sequence[Trial]) -> dict[str, Any]:

@@ -131,12 +131,14 @@ class Trial(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Samples to train on and samples to judge by."""
+    """Samples to train on and samples to judge by, with their weights if they have any."""
 
     X: FloatArray
     y: NDArray[Any]
     X_test: FloatArray
     y_test: NDArray[Any]
+    weights: FloatArray | None = None
+    weights_test: FloatArray | None = None
 
 
 def _judge(model: SharedKernelClassifier, fold: Fold) -> tuple[float, float]:
@@ -144,14 +146,16 @@ def _judge(model: SharedKernelClassifier, fold: Fold) -> tuple[float, float]:
     with warnings.catch_warnings():
         # Many candidates are too large for the data; the results show that they lose.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(fold.X, fold.y)
+        model.fit(fold.X, fold.y, sample_weight=fold.weights)
     proba = model.predict_proba(fold.X_test)
     # A class that the training part lacks has no probability.
     known = np.isin(fold.y_test, model.classes_)
     own = np.zeros(len(known))
     own[known] = proba[known, np.searchsorted(model.classes_, fold.y_test[known])]
-    accuracy = np.mean(model.classes_[proba.argmax(axis=1)] == fold.y_test)
-    return float(accuracy), -float(np.log(np.maximum(own, SMALLEST_PROBABILITY)).mean())
+    right = model.classes_[proba.argmax(axis=1)] == fold.y_test
+    losses = -np.log(np.maximum(own, SMALLEST_PROBABILITY))
+    counted = fold.weights_test
+    return float(np.average(right, weights=counted)), float(np.average(losses, weights=counted))
 
 
 #: Settings and where to try them: the models to fit, one per fold.
@@ -177,7 +181,7 @@ def by_bic(make: Maker) -> Callable[[Candidate], Trial]:
         ((model, fold),) = make(candidate)
         model.set_params(discriminative_iter=0, block_weights=None, early_stopping=False)
         judged = np.array([_judge(model, fold)])
-        bic = model.bic(fold.X, fold.y)
+        bic = model.bic(fold.X, fold.y, fold.weights)
         return Trial(candidate, judged[:, 0], judged[:, 1], bic, time.monotonic() - start)
 
     return attempt

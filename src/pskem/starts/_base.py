@@ -18,12 +18,24 @@ WIDE = "with {:.3g} times the variance of the data. Start with kernels about as 
 
 
 class BlockSamples(NamedTuple):
-    """What a start sees of a block: some samples (n, m), their classes (n,), their coordinates."""
+    """What a start sees of a block.
+
+    points : some samples, (n, m)
+    labels : their classes, (n,)
+    coordinates : that the samples are in
+    weights : how much each sample counts, (n,); None if all count alike
+    """
 
     points: FloatArray
     labels: NDArray[np.intp]
     n_classes: int
     coordinates: Coordinates
+    weights: FloatArray | None = None
+
+    @property
+    def counted(self) -> FloatArray:
+        """The weights, also if all count alike."""
+        return np.ones(len(self.points)) if self.weights is None else self.weights
 
 
 class Wanted(NamedTuple):

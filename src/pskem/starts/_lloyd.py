@@ -38,10 +38,10 @@ def nearest(points: FloatArray, means: FloatArray) -> NDArray[np.intp]:
     return found
 
 
-def lloyd(points: FloatArray, centres: FloatArray) -> FloatArray:
+def lloyd(points: FloatArray, centres: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """Centres (K, m) of clusters of the points (n, m), from given centres on.
 
-    There must be more distinct points than centres.
+    There must be more distinct points than centres. Points may have weights, (n,).
     """
     tolerance = TOLERANCE * float(points.var(axis=0).mean())
     owners: NDArray[np.intp] | None = None
@@ -49,16 +49,19 @@ def lloyd(points: FloatArray, centres: FloatArray) -> FloatArray:
         before, owners = owners, _nobody_empty(points, centres, nearest(points, centres))
         if before is not None and np.array_equal(owners, before):
             break
-        last, centres = centres, _centroids(points, owners, len(centres))
+        last, centres = centres, _centroids(points, owners, len(centres), weights)
         if ((centres - last) ** 2).sum() <= tolerance:
             break
     return centres
 
 
-def _centroids(points: FloatArray, owners: NDArray[np.intp], K: int) -> FloatArray:
+def _centroids(
+    points: FloatArray, owners: NDArray[np.intp], K: int, weights: FloatArray | None
+) -> FloatArray:
     """Means of clusters, (K, m), by sums in the order of the points."""
-    sums = np.array([np.bincount(owners, column, minlength=K) for column in points.T]).T
-    return sums / np.bincount(owners, minlength=K)[:, None]
+    weighted = points if weights is None else points * weights[:, None]
+    sums = np.array([np.bincount(owners, column, minlength=K) for column in weighted.T]).T
+    return sums / np.bincount(owners, weights, minlength=K)[:, None]
 
 
 def _nobody_empty(

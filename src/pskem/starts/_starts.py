@@ -73,7 +73,7 @@ class KMeans:
     def make(self, wanted: Wanted) -> Kernels:
         means, seen = wanted.means, wanted.seen
         if means is None:
-            means = _seeds(seen.points, wanted.K, wanted.rng, self.refine)
+            means = _seeds(seen.points, seen.weights, wanted.K, wanted.rng, self.refine)
         return _from_owners(wanted.structure, seen, means, nearest(seen.points, means))
 
 
@@ -119,7 +119,8 @@ class ClassKMeans:
         for j, size in enumerate(_deal(counts, K)):
             own = np.flatnonzero(seen.labels == j)
             if size:
-                centres = _seeds(seen.points[own], size, wanted.rng, refine=True)
+                weights = None if seen.weights is None else seen.weights[own]
+                centres = _seeds(seen.points[own], weights, size, wanted.rng, refine=True)
                 owners[own] = first + nearest(seen.points[own], centres)
                 found.append(centres)
                 first += size
@@ -159,7 +160,7 @@ class KDTree:
         owners = np.empty(len(seen.points), dtype=np.intp)
         for k, cell in enumerate(cells):
             owners[cell] = k
-        found = np.array([seen.points[cell].mean(axis=0) for cell in cells])
+        found = np.array([_mean(seen.points[cell], seen.counted[cell]) for cell in cells])
         return _from_owners(wanted.structure, seen, found, owners)
 
 
@@ -188,11 +189,12 @@ class UnsupervisedEM:
         structure, seen, K = wanted.structure, wanted.seen, wanted.K
         kernels = kernels._replace(weights=np.full((1, K), 1.0 / K))
         X, bounds = np.ascontiguousarray(seen.points.T), np.array([0, len(seen.points)])
-        source = ArraySource([X], bounds, serial_map)
+        source = ArraySource([X], bounds, serial_map, seen.weights)
         for _ in range(self.passes):
             step = em_pass(structure, source, [kernels], [Regulariser(NARROWEST_START)], serial_map)
             (kernels,) = step.kernels
         W = expectation(prepare(structure, kernels, X.dtype), X, bounds).responsibilities
+        W = W * seen.counted
         shares = np.array([W[:, seen.labels == j].sum(axis=1) for j in range(seen.n_classes)])
         return kernels._replace(weights=_mixed(shares))
 
@@ -296,18 +298,30 @@ def as_start(name: str, value: Any) -> StartMethod:
     )
 
 
-def _seeds(points: FloatArray, K: int, rng: np.random.Generator, refine: bool) -> FloatArray:
+def _mean(points: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Mean of points (n, m), each with its weight: (m,)."""
+    return np.asarray(np.average(points, axis=0, weights=weights))
+
+
+def _seeds(
+    points: FloatArray,
+    weights: FloatArray | None,
+    K: int,
+    rng: np.random.Generator,
+    refine: bool,
+) -> FloatArray:
     """K points by k-means++ (Arthur & Vassilvitskii, 2007), perhaps refined: (K, m)."""
     if refine and K == 1:
-        return points.mean(axis=0, keepdims=True)
+        return _mean(points, weights)[None]
     distinct = np.unique(points, axis=0)
     if len(distinct) <= K:
         return distinct[np.arange(K) % len(distinct)]
     # scikit-learn's clustering takes 0.2 s to import, which `import pskem` should not cost.
     from sklearn.cluster import kmeans_plusplus
 
-    centres, _ = kmeans_plusplus(points, K, random_state=int(rng.integers(2**31 - 1)))
-    return lloyd(points, np.asarray(centres)) if refine else np.asarray(centres)
+    seed = int(rng.integers(2**31 - 1))
+    centres, _ = kmeans_plusplus(points, K, sample_weight=weights, random_state=seed)
+    return lloyd(points, np.asarray(centres), weights) if refine else np.asarray(centres)
 
 
 def _deal(counts: NDArray[np.intp], K: int) -> NDArray[np.intp]:
@@ -329,12 +343,13 @@ def _from_owners(
 
     All have the pooled covariance about the means, and classes have weight where their samples are.
     """
-    residual = seen.points - means[owners]
-    within = residual.T @ residual / len(residual)
+    residual, counted = seen.points - means[owners], seen.counted
+    weighted = residual if seen.weights is None else residual * counted[:, None]
+    within = residual.T @ weighted / counted.sum()
     covariances = structure.storage.compact(np.broadcast_to(within, (len(means), *within.shape)))
     covariances = structure.floor(covariances, NARROWEST_START).covariances
     counts = np.zeros((seen.n_classes, len(means)))
-    np.add.at(counts, (seen.labels, owners), 1.0)
+    np.add.at(counts, (seen.labels, owners), counted)
     return Kernels(_mixed(counts, own_mass), means, covariances)
 
 
@@ -342,5 +357,5 @@ def _mixed(counts: FloatArray, own_mass: float = OWN_MASS) -> FloatArray:
     """Shares of each class, (L, K), mixed with even shares."""
     K = counts.shape[1]
     totals = counts.sum(axis=1, keepdims=True)
-    shares = np.where(totals > 0.0, counts / np.maximum(totals, 1.0), 1.0 / K)
+    shares = np.where(totals > 0.0, counts / np.where(totals > 0.0, totals, 1.0), 1.0 / K)
     return own_mass * shares + (1.0 - own_mass) / K

@@ -14,7 +14,7 @@ from pandas.api import types
 from pskem.tables.base import TableError, check_unique
 from pskem.tables.text import MISSING
 
-__all__ = ["Columns", "align", "infer_columns", "labels_of"]
+__all__ = ["Columns", "align", "infer_columns", "labels_of", "weights_of"]
 
 #: A text column with more distinct values than this, and at least half as many as rows, is an
 #: identifier.
@@ -137,6 +137,23 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
     if _holds_numbers(values) and not len(fractions):
         return values.to_numpy(dtype=np.int64), present
     return _texts(values).to_numpy(dtype=object).astype(str), present
+
+
+def weights_of(frame: Any, name: str) -> NDArray[np.floating[Any]]:
+    """What each row counts, from a column of weights."""
+    known = list(map(str, frame.columns))
+    if name not in known:
+        raise TableError(f"There is no column {name!r} to take weights from. {_listing(known)}")
+    weights = _numbers(frame[name]).to_numpy()
+    bad = int((~(weights >= 0.0)).sum())
+    if bad:
+        raise TableError(
+            f"The column {name!r} has {bad:,} row(s) without a weight, or with a negative one. A"
+            " weight is a number of at least 0: how often the row counts."
+        )
+    if not weights.any():
+        raise TableError(f"All weights in the column {name!r} are 0; at least one row must count.")
+    return weights
 
 
 def _fractions(values: Any) -> Any:

@@ -35,14 +35,16 @@ def _likelihoods(blocks: Sequence[Prepared], batch: Batch) -> FloatArray:
 
 
 def _judge(model: Model, blocks: Sequence[Prepared], batch: Batch) -> Total:
-    """Samples, right decisions, and log posteriors of the true classes, summed."""
+    """Weights of samples, of right decisions, and log posteriors of the true classes, summed."""
     joint = model.joint(_likelihoods(blocks, batch))
     n, labels = np.arange(batch.n_samples), batch.labels
     log_posterior = model.posterior_of(joint)[n, labels]
     # Samples of a class without prior are wrong whatever the model.
     possible = np.isfinite(model.log_priors)[labels]
-    right = np.count_nonzero(joint.argmax(axis=1) == labels)
-    return Total((np.array([len(n), right, log_posterior[possible].sum()]),))
+    weights = batch.known_weights
+    right = weights[joint.argmax(axis=1) == labels].sum()
+    gained = (weights * log_posterior)[possible].sum()
+    return Total((np.array([weights.sum(), right, gained]),))
 
 
 def judge(model: Model, holdout: Source) -> Verdict:
@@ -53,10 +55,11 @@ def judge(model: Model, holdout: Source) -> Verdict:
 
 
 def _gather(blocks: Sequence[Prepared], batch: Batch) -> Gathered:
-    return Gathered(((_likelihoods(blocks, batch).transpose(1, 2, 0), batch.labels),))
+    log_q = _likelihoods(blocks, batch).transpose(1, 2, 0)
+    return Gathered(((log_q, batch.labels, batch.known_weights),))
 
 
 def weigh_blocks(model: Model, holdout: Source) -> Weighting:
     """Block weights and a temperature, fitted to held-out samples."""
-    log_q, labels = holdout.fold(partial(_gather, _ready(model, holdout))).arrays
-    return fit_weighting(log_q.transpose(2, 0, 1), labels, model.log_priors)
+    log_q, labels, weights = holdout.fold(partial(_gather, _ready(model, holdout))).arrays
+    return fit_weighting(log_q.transpose(2, 0, 1), labels, model.log_priors, weights)

@@ -79,7 +79,7 @@ def look(
     chosen = [_choose(N, *pair) for pair in zip(n_components, generators, strict=True)]
     arrays = source.fold(partial(take, list(enumerate(chosen)))).arrays
     # Rare classes are seen as well.
-    present = [np.bincount(labels, minlength=L) for labels in arrays[1::2]]
+    present = [np.bincount(labels, minlength=L) for labels in arrays[1::3]]
     rare = [np.flatnonzero(n < np.minimum(SEED_SAMPLES_PER_KERNEL, source.counts)) for n in present]
     if any(classes.size for classes in rare):
         ((places, labels),) = source.fold(partial(_first, SEED_SAMPLES_PER_KERNEL)).arrays
@@ -90,8 +90,16 @@ def look(
         more = [places[few & np.isin(labels, classes)] for classes in rare]
         chosen = [np.union1d(*pair) for pair in zip(chosen, more, strict=True)]
         arrays = source.fold(partial(take, list(enumerate(chosen)))).arrays
-    rows = zip(arrays[::2], arrays[1::2], coordinates, strict=True)
-    return [BlockSamples(X.T.astype(np.float64), labels, L, frame) for X, labels, frame in rows]
+    rows = zip(arrays[::3], arrays[1::3], coordinates, arrays[2::3], strict=True)
+    return [
+        BlockSamples(X.T.astype(np.float64), labels, L, frame, _or_none(weights))
+        for X, labels, frame, weights in rows
+    ]
+
+
+def _or_none(weights: FloatArray) -> FloatArray | None:
+    """Weights, or None if all are one."""
+    return None if (weights == 1.0).all() else weights
 
 
 def _choose(N: int, n_components: int, rng: np.random.Generator | None) -> NDArray[np.intp]:

@@ -131,7 +131,7 @@ class Trainer(NamedTuple):
         scores, converged = state.scores, state.converged
         if len(trace) > 1 and plan.tol > 0.0:
             # A fall, which rounding can cause, is no convergence either.
-            converged = np.abs(trace[-1] - trace[-2]) / len(plan.rows) < plan.tol
+            converged = np.abs(trace[-1] - trace[-2]) / plan.rows.total < plan.tol
         if data.holdout is not None and data.watched:
             scores = np.append(scores, judge(model, data.holdout).accuracy)
         kept = (state.best, state.best_health, state.best_iter)

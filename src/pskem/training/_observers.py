@@ -37,7 +37,7 @@ class Observers:
         self._bar: PassBar | None = None
         if verbose:
             every = 10 if verbose == 1 else 1
-            self._bar = PassBar(plan.max_iter, plan.n_init, len(plan.rows), every, later)
+            self._bar = PassBar(plan.max_iter, plan.n_init, plan.rows.size, every, later)
 
     def __call__(self, state: Progress) -> bool:
         """See a pass; True asks for the training to stop."""

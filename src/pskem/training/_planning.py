@@ -24,7 +24,7 @@ from pskem.model import Model
 from pskem.starts import StartMethod
 from pskem.structures import FloatArray, Structure
 from pskem.training._initial import Fixed, check_start, fixed_from, given_sizes
-from pskem.training._order import ENOUGH_FOR_DEPENDENCE, canonical_order, representative
+from pskem.training._order import ENOUGH_FOR_DEPENDENCE, Rows, distinct, representative
 from pskem.training._settings import Settings
 
 __all__ = [
@@ -57,14 +57,19 @@ SMALLEST_SCALE, LARGEST_SCALE = 1e-130, 1e130
 
 
 class Samples(NamedTuple):
-    """Validated input: X (N, M), labels (N,) as places in classes (L,), priors (L,)."""
+    """Validated input: X (N, M), labels (N,) as places in classes (L,), priors (L,).
+
+    validation : X, labels and weights of samples to validate on
+    weights : (N,), all positive; None if all samples count alike
+    """
 
     X: FloatArray
     labels: NDArray[np.intp]
     classes: NDArray[Any]
     priors: FloatArray
-    validation: tuple[FloatArray, NDArray[np.intp]] | None = None
+    validation: tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None = None
     feature_names: Sequence[str] | None = None
+    weights: FloatArray | None = None
 
 
 class Refinement(NamedTuple):
@@ -106,8 +111,8 @@ class Plan(NamedTuple):
     refinement: Refinement
     seed: int
     verbose: int
-    rows: NDArray[np.intp]
-    held_out: NDArray[np.intp]
+    rows: Rows
+    held_out: Rows
 
 
 class Data(NamedTuple):
@@ -126,9 +131,11 @@ class Data(NamedTuple):
 
 def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: int) -> Plan:
     """The plan of a fit; ``before`` is the model from which it goes on."""
-    order = canonical_order(samples.X, samples.labels)
-    blocks = _blocks(settings, samples, before, seed, order)
-    R, counts = len(blocks), np.bincount(samples.labels, minlength=len(samples.classes))
+    rows = distinct(samples.X, samples.labels, samples.weights)
+    blocks = _blocks(settings, samples, before, seed, rows)
+    R, L = len(blocks), len(samples.classes)
+    # A row that counts often tells no more of a kernel's shape than one that counts once.
+    counts = np.bincount(samples.labels[rows.places], minlength=L)
     if before is None:
         suggested = [suggest_n_components(counts, len(features)) for features in blocks]
         if settings.given is not None:
@@ -140,13 +147,13 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         check_unchanged(before, settings, samples.classes, blocks, n_components)
         fixed = fixed_from(before.blocks)
     elif settings.given is not None:
-        fixed = check_start(settings.given, blocks, n_components, len(counts), settings.structure)
+        fixed = check_start(settings.given, blocks, n_components, L, settings.structure)
     else:
         fixed = [Fixed()] * R
     given = check_block_weights(settings.block_weights, R)
     floor = max(float(settings.reg_covar), SMALLEST_FLOOR)
     diagonal = settings.shrinkage.target == "diag"
-    refinement, rows, held_out = _hold_out(settings, samples, seed, order)
+    refinement, rows, held_out = _hold_out(settings, samples, seed, rows)
     return Plan(
         structure=settings.structure,
         blocks=blocks,
@@ -176,7 +183,8 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
 def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     """The samples of a plan, in batches."""
     X, labels, L = samples.X, samples.labels, len(samples.classes)
-    source = ArraySource.arrange(X, labels, plan.rows, plan.blocks, L, parallel_map)
+    rows, held_out = plan.rows, plan.held_out
+    source = ArraySource.arrange(X, labels, rows.places, plan.blocks, L, parallel_map, rows.weights)
     coordinates = measure(source, plan.structure.common_scale)
     for features, frame in zip(plan.blocks, coordinates, strict=True):
         extreme = (frame.scale < SMALLEST_SCALE) | (frame.scale > LARGEST_SCALE)
@@ -188,19 +196,19 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
                 f" {LARGEST_SCALE:g} is accepted; rescale the features."
             )
     validation = samples.validation
-    if len(plan.held_out):
-        validation = X[plan.held_out], labels[plan.held_out]
+    if held_out.size:
+        validation = X[held_out.places], labels[held_out.places], held_out.weights
     holdout = None
     if validation is not None:
-        X_val, y_val = validation
-        order = np.argsort(y_val, kind="stable")
-        X_val = X_val[order]
+        X_val, y_val, counted = validation
+        seen = distinct(X_val, y_val, counted)
+        X_val, y_val = X_val[seen.places], y_val[seen.places]
         pairs = zip(plan.blocks, coordinates, strict=True)
         parts = [locate(X_val, *pair) for pair in pairs]
-        bounds = np.searchsorted(y_val[order], np.arange(L + 1)).astype(np.intp)
-        holdout = ArraySource(parts, bounds, parallel_map)
+        bounds = np.searchsorted(y_val, np.arange(L + 1)).astype(np.intp)
+        holdout = ArraySource(parts, bounds, parallel_map, seen.weights)
     watched = samples.validation is not None or plan.early_stopping
-    volumes = len(plan.rows) * np.array([frame.log_volume for frame in coordinates])
+    volumes = rows.total * np.array([frame.log_volume for frame in coordinates])
     return Data(source.standardise(coordinates), coordinates, volumes, holdout, watched)
 
 
@@ -218,7 +226,7 @@ def _blocks(
     samples: Samples,
     before: Model | None,
     seed: int,
-    order: NDArray[np.intp],
+    rows: Rows,
 ) -> list[NDArray[np.intp]]:
     """The blocks of the columns of X."""
     n_blocks = settings.n_blocks or "auto"
@@ -230,7 +238,7 @@ def _blocks(
             return [block.features for block in before.blocks]
         return blocks
     names = samples.feature_names
-    return deal_blocks(samples.X, samples.labels, n_blocks, settings.partition, seed, names, order)
+    return deal_blocks(samples.X, samples.labels, n_blocks, settings.partition, seed, names, rows)
 
 
 def deal_blocks(
@@ -240,18 +248,18 @@ def deal_blocks(
     partition: Any,
     seed: int,
     feature_names: Sequence[str] | None = None,
-    order: NDArray[np.intp] | None = None,
+    rows: Rows | None = None,
 ) -> list[NDArray[np.intp]]:
     """The blocks of the columns of X (N, M), with samples for a partition that follows from them.
 
-    At most 20,000 samples are looked at. Their canonical order is computed if it is not given.
+    At most 20,000 samples are looked at. The different rows are found if they are not given.
     """
     dependence = None
     if isinstance(partition, str) and partition == "dependence":
-        everyone = canonical_order(X, labels) if order is None else order
-        rows = representative(everyone, ENOUGH_FOR_DEPENDENCE)
+        everyone = distinct(X, labels) if rows is None else rows
+        seen = everyone.at(representative(np.arange(everyone.size), ENOUGH_FOR_DEPENDENCE))
         with workers(1):  # BLAS rounds by the number of its threads
-            dependence = within_class_dependence(X[rows], labels[rows])
+            dependence = within_class_dependence(X[seen.places], labels[seen.places], seen.weights)
     rng = np.random.default_rng([seed, 0])
     return partition_features(X.shape[1], n_blocks, partition, rng, feature_names, dependence)
 
@@ -279,10 +287,11 @@ def check_unchanged(
 
 
 def _hold_out(
-    settings: Settings, samples: Samples, seed: int, order: NDArray[np.intp]
-) -> tuple[Refinement, NDArray[np.intp], NDArray[np.intp]]:
+    settings: Settings, samples: Samples, seed: int, rows: Rows
+) -> tuple[Refinement, Rows, Rows]:
     """What to do after EM, rows to train on, and rows to validate on."""
-    N, L = len(samples.labels), len(samples.classes)
+    N, L = rows.size, len(samples.classes)
+    nobody = rows.at(np.zeros(0, dtype=np.intp))
     validated = samples.validation is not None
     asked, weights = settings.early_stopping, settings.block_weights
     choose = (validated or N >= ENOUGH_TO_VALIDATE) if asked is None else asked
@@ -293,11 +302,11 @@ def _hold_out(
     fit = isinstance(weights, str) and (weights == "fit" or choose)
     refinement = Refinement(fit, passes, choose)
     if validated or not (asked or choose or fit):
-        return refinement, order, order[:0]
+        return refinement, rows, nobody
     fraction = settings.validation_fraction
-    rows, held_out = split(samples.labels[order], fraction, L, seed)
+    kept, held_out = split(samples.labels[rows.places], fraction, L, seed)
     if len(held_out):
-        return refinement, order[rows], order[held_out]
+        return refinement, rows.at(kept), rows.at(held_out)
     if asked or (isinstance(weights, str) and weights == "fit"):
         raise ValueError(
             f"validation_fraction={fraction} of {N} samples leaves none to validate on (every"
@@ -306,7 +315,7 @@ def _hold_out(
         )
     if settings.discriminative_iter is None:  # nobody watches
         passes = UNWATCHED_PASSES
-    return Refinement(passes=passes), order, order[:0]
+    return Refinement(passes=passes), rows, nobody
 
 
 def split(

@@ -90,6 +90,7 @@ class Settings(NamedTuple):
     validation_fraction: float = 0.1
     n_iter_no_change: int | None = None
     priors: Any = None
+    class_weight: Any = None
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Settings:

@@ -38,20 +38,29 @@ class Weighting(NamedTuple):
 
 
 def cross_entropy(
-    coefficients: FloatArray, terms: FloatArray, targets: FloatArray
+    coefficients: FloatArray,
+    terms: FloatArray,
+    targets: FloatArray,
+    weights: FloatArray | None = None,
 ) -> tuple[float, FloatArray]:
     """Mean of -log softmax(sum_i a_i terms_i) under the targets, and its gradient in a.
 
-    coefficients : (P,), terms : (P, n, L), targets : (n, L), rows sum to one
+    coefficients : (P,), terms : (P, n, L), targets : (n, L), rows sum to one; weights : (n,)
     """
     scores = np.tensordot(coefficients, terms, axes=1)  # (n, L)
     log_p = log_softmax(scores, axis=1)
-    n = len(targets)
-    loss = -float(np.sum(targets * log_p, where=targets > 0.0)) / n
-    return loss, np.tensordot(terms, np.exp(log_p) - targets, axes=2) / n
+    counted = np.ones((len(targets), 1)) if weights is None else weights[:, None]
+    n = counted.sum()
+    loss = -float(np.sum(counted * targets * log_p, where=targets > 0.0)) / n
+    return loss, np.tensordot(terms, counted * (np.exp(log_p) - targets), axes=2) / n
 
 
-def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatArray) -> Weighting:
+def fit_weighting(
+    log_q: FloatArray,
+    labels: NDArray[np.intp],
+    log_prior: FloatArray,
+    weights: FloatArray | None = None,
+) -> Weighting:
     """Weights and temperature that minimise the cross-entropy of held-out samples.
 
     Parameters
@@ -59,6 +68,7 @@ def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatA
     log_q : (n, R, L), log likelihoods of the classes under the blocks
     labels : (n,)
     log_prior : (L,)
+    weights : (n,), how much each sample counts; None if all count alike
 
     References
     ----------
@@ -66,7 +76,9 @@ def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatA
     """
     # Samples of a class without prior are wrong whatever the weights, and have no say.
     possible = np.isfinite(log_prior)
-    log_q, labels = log_q[possible[labels]], labels[possible[labels]]
+    counted = np.ones(len(labels)) if weights is None else weights
+    heard = possible[labels]
+    log_q, labels, counted = log_q[heard], labels[heard], counted[heard]
     log_prior = np.where(possible, log_prior, -1e30)
     n, R, L = log_q.shape
     as_they_are = Weighting(np.ones(R), 1.0)
@@ -80,12 +92,12 @@ def fit_weighting(log_q: FloatArray, labels: NDArray[np.intp], log_prior: FloatA
     terms = np.concatenate([relative.transpose(1, 0, 2), np.broadcast_to(log_prior, (1, n, L))])
 
     # Platt (1999): held-out samples that are all right would call for weights without bound.
-    doubt = 1.0 / (n + 2.0)
+    doubt = 1.0 / (counted.sum() + 2.0)
     targets = np.tile(doubt * possible / possible.sum(), (n, 1))
     targets[np.arange(n), labels] += 1.0 - doubt
 
     def objective(a: FloatArray) -> tuple[float, FloatArray]:
-        loss, slope = cross_entropy(a, terms, targets)
+        loss, slope = cross_entropy(a, terms, targets, counted)
         off = a[-1] - 1.0
         slope[-1] += PULL_TEMPERATURE * off
         return loss + 0.5 * PULL_TEMPERATURE * off * off, slope

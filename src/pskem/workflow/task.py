@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pskem.structures import FloatArray
 from pskem.tables import (
     IMAGES,
     Columns,
@@ -18,6 +19,7 @@ from pskem.tables import (
     labels_of,
     make_encoder,
     read_table,
+    weights_of,
 )
 
 __all__ = ["TABLE", "Task"]
@@ -34,6 +36,7 @@ class Task(NamedTuple):
     source : what the table was read from
     encoder : unfitted steps from the features to what the classifier takes
     remarks : what was done to the table that its owner should know
+    weights : how often each row counts; None if all count alike
     """
 
     source: str
@@ -43,6 +46,7 @@ class Task(NamedTuple):
     columns: Columns
     encoder: Any
     remarks: list[str]
+    weights: FloatArray | None = None
 
     @classmethod
     def read(
@@ -50,6 +54,7 @@ class Task(NamedTuple):
         source: str,
         target: str,
         *,
+        weights: str | None = None,
         drop: Collection[str] = (),
         categorical: Collection[str] = (),
         pca: int | None = None,
@@ -58,9 +63,17 @@ class Task(NamedTuple):
         subset: str | None = None,
         data_home: Any = None,
     ) -> Self:
-        """Read a table; rows without a class are left out."""
+        """Read a table; rows without a class, or with a weight of 0, are left out."""
         frame = read_table(source, subset, data_home, text=categorical, verbatim=[target])
         y, present = labels_of(frame, target)
+        if not present.all():
+            frame = frame[present]
+        counted = None
+        if weights is not None:
+            if weights == target:
+                raise TableError(f"The column {target!r} holds the classes; it has no weights.")
+            counted = weights_of(frame, weights)
+            frame, y, counted = frame[counted > 0.0], y[counted > 0.0], counted[counted > 0.0]
         classes, counts = np.unique(y, return_counts=True)
         if len(classes) < 2:
             raise TableError(
@@ -74,17 +87,20 @@ class Task(NamedTuple):
                 f" {', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}. Leave these rows out,"
                 " join the classes, or name another target."
             )
-        if not present.all():
-            frame = frame[present]
         image_set = source if is_named(source) and source in IMAGES else None
         if image_set is None:
-            columns = infer_columns(frame, target, drop, categorical)
+            unused = drop if weights is None else (*drop, weights)
+            columns = infer_columns(frame, target, unused, categorical)
         elif drop or categorical:
             raise TableError(f"The columns of {source} are pixels: leave --drop/--categorical out.")
         else:
             columns = Columns([name for name in frame.columns if name != target], [], {})
         X = align(frame, columns)
-        remarks = [f"Column {name!r} is left out: {why}." for name, why in columns.dropped.items()]
+        remarks = [
+            f"Column {name!r} is left out: {why}."
+            for name, why in columns.dropped.items()
+            if name != weights
+        ]
         if not present.all():
             remarks.append(f"{int((~present).sum()):,} row(s) without a class are left out.")
         gaps = int(X[columns.numeric].isna().to_numpy().sum())
@@ -97,7 +113,12 @@ class Task(NamedTuple):
                 " their own."
             )
         encoder = make_encoder(columns, image_set, pca, ica, random_state)
-        return cls(source, X, y, target, columns, encoder, remarks)
+        return cls(source, X, y, target, columns, encoder, remarks, counted)
+
+    def at(self, rows: NDArray[np.intp]) -> Self:
+        """Some rows of it."""
+        weights = None if self.weights is None else self.weights[rows]
+        return self._replace(X=self.X.iloc[rows], y=self.y[rows], weights=weights)
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -165,20 +165,23 @@ def train(
             "Early stopping needs rows to validate on: hold out a larger fraction, or train"
             " without it."
         )
-    encoder, X = fit_encoder(task.encoder, task.X.iloc[rows])
-    y = task.y[rows]
+    trained, watched = task.at(rows), task.at(held_out)
+    encoder, X = fit_encoder(task.encoder, trained.X)
+    y, weights = trained.y, trained.weights
     model = complete(classifier, encoder, X, y, category_floor)
-    watched: dict[str, Any] = {}
+    validation: tuple[Any, ...] = ()
     if len(held_out):
         with unknown_allowed():
-            X_val = encoder.transform(task.X.iloc[held_out])
-        watched = {"X_val": X_val, "y_val": task.y[held_out]}
+            X_val = encoder.transform(watched.X)
+        validation = X_val, watched.y, watched.weights
     # Rows that choose something can no longer measure it.
-    model.fit(X, y, **(watched if chooses else {}))
-    validated = float(model.score(watched["X_val"], watched["y_val"])) if watched else None
-    accuracy = float(model.score(X, y))
+    names = ("X_val", "y_val", "sample_weight_val")
+    choosing = dict(zip(names, validation, strict=True)) if chooses else {}
+    model.fit(X, y, weights, **choosing)
+    validated = float(model.score(*validation)) if validation else None
+    accuracy = float(model.score(X, y, weights))
     own = np.arange(len(y)), np.searchsorted(model.classes_, y)
-    log_likelihood = float(model.class_log_likelihood(X)[own].mean())
+    log_likelihood = float(np.average(model.class_log_likelihood(X)[own], weights=weights))
     model.set_params(verbose=0)
     pipeline = Pipeline([*encoder.steps, ("classifier", model)])
     return Trained(pipeline, task, len(rows), len(held_out), accuracy, validated, log_likelihood)

@@ -48,10 +48,12 @@ def _make_folds(task: Task, n_folds: int, seed: Any, seconds: float) -> list[tup
             break
         if not (task.columns.numeric or (task.X.iloc[train].nunique(dropna=False) > 1).any()):
             raise TableError("No column varies within a fold; use fewer folds, or more rows.")
-        encoder, X = fit_encoder(task.encoder, task.X.iloc[train])
+        kept, judged = task.at(train), task.at(test)
+        encoder, X = fit_encoder(task.encoder, kept.X)
         with unknown_allowed():
-            X_test = encoder.transform(task.X.iloc[test])
-        folds.append((encoder, Fold(X, task.y[train], X_test, task.y[test])))
+            X_test = encoder.transform(judged.X)
+        fold = Fold(X, kept.y, X_test, judged.y, kept.weights, judged.weights)
+        folds.append((encoder, fold))
     return folds
 
 
@@ -85,7 +87,7 @@ def tune(
     start = time.monotonic()
     if len(task.y) > MOST_ROWS:
         _, rows = hold_out(task.y, MOST_ROWS / len(task.y), classifier.random_state)
-        task = task._replace(X=task.X.iloc[rows], y=task.y[rows])
+        task = task.at(rows)
     folds = _make_folds(task, n_folds, classifier.random_state, FOLDS_SHARE * budget)
     encoder, first = folds[0]
     n_samples, n_features = first.X.shape
