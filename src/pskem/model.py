@@ -19,6 +19,7 @@ from pskem.engine import (
     Kernels,
     Mapper,
     Prepared,
+    distinct_patterns,
     locate,
     mix,
     prepare,
@@ -138,14 +139,16 @@ class Block:
         free_weights = np.count_nonzero(self.allowed) - len(self.allowed)
         return int(free_weights) + K * m + self.structure.storage.n_parameters(K, m)
 
-    def prepared(self, dtype: np.dtype[np.floating]) -> Prepared:
-        """The kernels made ready for evaluation in a given precision."""
-        return prepare(self.structure, self.kernels, dtype)
+    def prepared(
+        self, dtype: np.dtype[np.floating], patterns: NDArray[np.bool_] | None = None
+    ) -> Prepared:
+        """The kernels made ready for evaluation in a given precision, perhaps with gaps."""
+        return prepare(self.structure, self.kernels, dtype, patterns)
 
     def log_densities(self, prepared: Prepared, X: FloatArray) -> FloatArray:
         """log N(x_n; mu_k, P_k), (K, n), for rows of X (n, M)."""
         local = locate(X, self.features, self.coordinates)
-        return prepared.log_densities(local) - self.coordinates.log_volume
+        return prepared.log_densities(local) - self.coordinates.log_volumes(local)
 
     def marginal(self, observed: NDArray[np.bool_]) -> Block:
         """The block of some of its features, (m,)."""
@@ -252,7 +255,12 @@ class Model:
         self, X: FloatArray, see: Callable[[int, slice, FloatArray], None], parallel_map: Mapper
     ) -> None:
         """Show log N(x_n; mu_k, P_k), (K, n), of each block and some rows of X at a time."""
-        prepared = [block.prepared(X.dtype) for block in self.blocks]
+        gapped = bool(np.isnan(X).any())
+        patterns = (
+            distinct_patterns(X[:, block.features].T) if gapped else None for block in self.blocks
+        )
+        pairs = zip(self.blocks, patterns, strict=True)
+        prepared = [block.prepared(X.dtype, seen) for block, seen in pairs]
 
         def show(r: int, low: int) -> None:
             rows = slice(low, low + CHUNK)

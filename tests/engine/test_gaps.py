@@ -1,6 +1,6 @@
-"""Batches with gaps: sums lifted from the observed features, against each sample by itself."""
+"""Samples with gaps: densities and completed sums, against each sample by itself."""
 
-from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,10 +14,11 @@ from pskem.engine import (
     Kernels,
     OwnClass,
     Regulariser,
-    Summarise,
-    Summary,
+    distinct_patterns,
     maximisation,
     prepare,
+    serial_map,
+    summarise,
 )
 from pskem.structures import STRUCTURES
 from reference import COVARIANCE_TYPES, of_type, random_covariances
@@ -52,22 +53,30 @@ def random_kernels(rng, covariance_type, m, K=3):
     return Kernels(rng.dirichlet(np.ones(K), 2), means, covariances)
 
 
-def random_batches(rng, weighted=False):
-    """One batch a pattern, 20 samples of one class and 30 of the other."""
-    batches = []
-    for pattern in PATTERNS:
-        observed = tuple(np.array(part, dtype=bool) for part in pattern)
-        X = tuple(rng.standard_normal((int(part.sum()), 50)) for part in observed)
-        weights = rng.uniform(0.2, 3.0, 50) if weighted else None
-        batches.append(Batch(X, np.array([0, 20, 50]), weights=weights, observed=observed))
-    return batches
+def random_batch(rng, weighted=False, shift=0.0):
+    """80 samples of one class and 120 of the other; all patterns in each, in no order."""
+    X = [rng.standard_normal((m, 200)) + shift for m in SIZES]
+    for n, pattern in enumerate(rng.permutation(np.arange(200) % len(PATTERNS))):
+        for part, seen in zip(X, PATTERNS[pattern], strict=True):
+            part[np.array(seen) == 0, n] = np.nan
+    weights = rng.uniform(0.2, 3.0, 200) if weighted else None
+    return Batch(tuple(X), np.array([0, 80, 200]), weights=weights)
 
 
-def summarise(kernels, covariance_type, target, batches):
+class Alone(NamedTuple):
+    """A source of one batch."""
+
+    batch: Batch
+
+    def fold(self, function):
+        return function(self.batch)
+
+
+def summed(kernels, covariance_type, target, batch, dtype=DOUBLE):
     structure = STRUCTURES[covariance_type]
-    prepared = tuple(prepare(structure, block, DOUBLE) for block in kernels)
-    function = Summarise(prepared, target)
-    return prepared, reduce(Summary.merge, [function(batch) for batch in batches])
+    pairs = zip(kernels, batch.X, strict=True)
+    prepared = tuple(prepare(structure, k, dtype, distinct_patterns(X)) for k, X in pairs)
+    return prepared, summarise(Alone(batch), prepared, target, serial_map)
 
 
 def log_terms(kernels, covariance_type, x, observed):
@@ -90,30 +99,31 @@ def complete(mean, P, x, observed):
     return whole, left
 
 
-def by_hand(kernels, covariance_type, batches, weigh):
+def by_hand(kernels, covariance_type, batch, weigh):
     """Masses (K,), first (K, m) and second moments (K, m, m) of each block, and the value.
 
     ``weigh`` gives the target over the classes, (L,), and its worth, from log q (R, L) and a label.
     """
     found = [[np.zeros(3), np.zeros((3, m)), np.zeros((3, m, m))] for m in SIZES]
     value = 0.0
-    for batch in batches:
-        for n, label in enumerate(batch.labels):
-            counts = 1.0 if batch.weights is None else batch.weights[n]
-            rows = list(zip(kernels, batch.X, batch.observed, strict=True))
-            joint = [
-                np.log(block.weights) + log_terms(block, covariance_type, X[:, n], seen)
-                for block, X, seen in rows
-            ]  # (L, K)
-            target, worth = weigh(np.array([logsumexp(part, axis=1) for part in joint]), label)
-            value += counts * worth
-            for sums, part, (block, X, seen) in zip(found, joint, rows, strict=True):
-                w = counts * target @ np.exp(log_softmax(part, axis=1))  # (K,)
-                for k, P in enumerate(dense(block, covariance_type)):
-                    whole, left = complete(block.means[k], P, X[:, n], seen)
-                    sums[0][k] += w[k]
-                    sums[1][k] += w[k] * whole
-                    sums[2][k] += w[k] * (np.outer(whole, whole) + left)
+    for n, label in enumerate(batch.labels):
+        counts = 1.0 if batch.weights is None else batch.weights[n]
+        rows = [
+            (block, X[:, n], ~np.isnan(X[:, n])) for block, X in zip(kernels, batch.X, strict=True)
+        ]
+        joint = [
+            np.log(block.weights) + log_terms(block, covariance_type, x[seen], seen)
+            for block, x, seen in rows
+        ]  # (L, K)
+        target, worth = weigh(np.array([logsumexp(part, axis=1) for part in joint]), label)
+        value += counts * worth
+        for sums, part, (block, x, seen) in zip(found, joint, rows, strict=True):
+            w = counts * target @ np.exp(log_softmax(part, axis=1))  # (K,)
+            for k, P in enumerate(dense(block, covariance_type)):
+                whole, left = complete(block.means[k], P, x[seen], seen)
+                sums[0][k] += w[k]
+                sums[1][k] += w[k] * whole
+                sums[2][k] += w[k] * (np.outer(whole, whole) + left)
     return found, value
 
 
@@ -131,9 +141,9 @@ def contrast(log_q, label):
 @pytest.mark.parametrize(("target", "weigh"), [(OwnClass(), own_class), (Contrast(RULE), contrast)])
 def test_sums_are_those_of_completed_samples(rng, covariance_type, target, weigh, weighted):
     kernels = [random_kernels(rng, covariance_type, m) for m in SIZES]
-    batches = random_batches(rng, weighted)
-    prepared, found = summarise(kernels, covariance_type, target, batches)
-    expected, value = by_hand(kernels, covariance_type, batches, weigh)
+    batch = random_batch(rng, weighted)
+    prepared, found = summed(kernels, covariance_type, target, batch)
+    expected, value = by_hand(kernels, covariance_type, batch, weigh)
     np.testing.assert_allclose(found.value.sum(), value, rtol=1e-11)
     storage = STRUCTURES[covariance_type].storage
     rows = zip(found.blocks, prepared, expected, SIZES, strict=True)
@@ -153,10 +163,10 @@ def test_sums_are_those_of_completed_samples(rng, covariance_type, target, weigh
 @types
 def test_the_likelihood_of_what_is_observed_never_falls(rng, covariance_type):
     kernels = [random_kernels(rng, covariance_type, m) for m in SIZES]
-    batches = random_batches(rng)
+    batch = random_batch(rng)
     trace = []
     for _ in range(25):
-        prepared, found = summarise(kernels, covariance_type, OwnClass(), batches)
+        prepared, found = summed(kernels, covariance_type, OwnClass(), batch)
         trace.append(found.value.sum())
         rows = zip(prepared, found.blocks, strict=True)
         kernels = [maximisation(*row, Regulariser(1e-8))[0] for row in rows]
@@ -169,13 +179,80 @@ def test_a_narrow_kernel_far_from_the_origin_loses_no_digits(rng, covariance_typ
     """The lifted sums are about the kernel's own origin, as those without gaps are."""
     start = random_kernels(rng, covariance_type, 3, K=1)
     start = start._replace(weights=np.ones((1, 1)), covariances=1e-4 * start.covariances)
-    observed = np.array([True, False, True])
-    X = start.means[:, observed].T + 0.01 * rng.standard_normal((2, 40))
+    X = start.means.T + 0.01 * rng.standard_normal((3, 40))
+    X[1, :30] = np.nan
     moved = []
     for shift in (0.0, 512.0):
         kernels = start._replace(means=start.means + shift)
-        batch = Batch((X + shift,), np.array([0, 40]), observed=(observed,))
-        (prepared,), found = summarise([kernels], covariance_type, OwnClass(), [batch])
+        batch = Batch((X + shift,), np.array([0, 40]))
+        (prepared,), found = summed([kernels], covariance_type, OwnClass(), batch)
         after, _ = maximisation(prepared, found.blocks[0], Regulariser(1e-10))
         moved.append(after.covariances)
-    np.testing.assert_allclose(moved[1], moved[0], rtol=1e-10, atol=1e-14)
+    assert prepared.centred.all()
+    np.testing.assert_allclose(moved[1], moved[0], rtol=1e-9, atol=1e-14)
+
+
+@types
+@pytest.mark.parametrize("kept", [True, False])
+def test_completions_that_are_not_kept_are_made_again(rng, covariance_type, kept, monkeypatch):
+    kernels = [random_kernels(rng, covariance_type, m) for m in SIZES]
+    batch = random_batch(rng)
+    _, expected = summed(kernels, covariance_type, OwnClass(), batch)
+    monkeypatch.setattr("pskem.engine._gaps.MOST_KEPT", 2**24 if kept else 0)
+    monkeypatch.setattr("pskem.engine._gaps.AT_A_TIME", 100)
+    prepared, found = summed(kernels, covariance_type, OwnClass(), batch)
+    if covariance_type in ("full", "tied"):
+        assert bool(prepared[0].gaps.kept) == kept
+    for one, other in zip(found.blocks, expected.blocks, strict=True):
+        for a, b in zip(one[:4], other[:4], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@types
+def test_single_precision_is_close_to_double(rng, covariance_type):
+    kernels = [random_kernels(rng, covariance_type, m) for m in SIZES]
+    batch = random_batch(rng)
+    _, expected = summed(kernels, covariance_type, OwnClass(), batch)
+    single = batch._replace(X=tuple(X.astype(np.float32) for X in batch.X))
+    prepared, found = summed(kernels, covariance_type, OwnClass(), single, np.dtype(np.float32))
+    assert prepared[0].dtype == np.float32
+    for one, other in zip(found.blocks, expected.blocks, strict=True):
+        np.testing.assert_allclose(one.sums, other.sums, rtol=1e-4, atol=1e-3)
+        assert one.sums.dtype == np.float64
+
+
+@types
+def test_samples_without_gaps_are_as_they_would_be_alone(rng, covariance_type):
+    kernels = random_kernels(rng, covariance_type, 4)
+    X = rng.standard_normal((4, 60))
+    structure = STRUCTURES[covariance_type]
+    one = prepare(structure, kernels, DOUBLE).log_densities(X)
+    X_more = np.hstack([X, np.full((4, 1), np.nan)])
+    other = prepare(structure, kernels, DOUBLE, distinct_patterns(X_more)).log_densities(X_more)
+    np.testing.assert_allclose(other[:, :-1], one, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(other[:, -1], 0.0)  # nothing observed, nothing said
+
+
+def test_patterns_are_told_apart(rng):
+    X = rng.standard_normal((11, 300))
+    assert distinct_patterns(X) is None
+    huge = np.array([[1e308, -1e308], [1e308, -1e308]])
+    assert distinct_patterns(huge) is None
+    X[rng.random(X.shape) < 0.1] = np.nan
+    found = distinct_patterns(X)
+    expected = np.unique(np.isnan(X).T, axis=0)
+    np.testing.assert_array_equal(np.unique(found, axis=0), expected)
+    assert len(found) == len(expected)
+
+
+@types
+def test_a_pass_is_the_same_in_whatever_order_the_rows_come(rng, covariance_type):
+    """Threads, batches and runs of gaps do not decide what the sums are."""
+    kernels = [random_kernels(rng, covariance_type, m) for m in SIZES]
+    batch = random_batch(rng)
+    order = np.concatenate([rng.permutation(80), 80 + rng.permutation(120)])
+    shuffled = batch._replace(X=tuple(X[:, order] for X in batch.X))
+    _, one = summed(kernels, covariance_type, OwnClass(), batch)
+    _, other = summed(kernels, covariance_type, OwnClass(), shuffled)
+    for a, b in zip(one.blocks, other.blocks, strict=True):
+        np.testing.assert_allclose(a.sums, b.sums, rtol=1e-10, atol=1e-10)

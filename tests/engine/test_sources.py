@@ -156,9 +156,9 @@ def test_a_fold_has_the_same_bits_for_any_number_of_threads(rng, dtype, target):
 
 def leaves(value):
     """The arrays and numbers in nested tuples."""
-    return (
-        [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
-    )
+    if isinstance(value, tuple):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [] if value is None else [value]
 
 
 def assert_same(one, other):
@@ -252,7 +252,7 @@ def test_weights_count_samples(rng, covariance_type, target, counts):
     plain = ArraySource(repeated, np.append(0, np.cumsum(sizes)), serial_map).fold(summarise)
     np.testing.assert_allclose(weighted.value, plain.value, rtol=1e-9)
     for ours, theirs in zip(weighted.blocks, plain.blocks, strict=True):
-        for a, b in zip(ours, theirs, strict=True):
+        for a, b in zip(leaves(ours), leaves(theirs), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
     # Weights do matter here.
     unweighted = ArraySource(X, bounds, serial_map).fold(summarise)
@@ -282,7 +282,7 @@ def test_a_constant_feature_is_shifted_to_zero_exactly(n):
     """The mean of n equal numbers may differ from them in the last digit."""
     for value in (0.1, 1e-300, 1e300, 12345.678):
         source = ArraySource([np.full((1, n), value)], np.array([0, n]), serial_map)
-        ((shift, scale),) = measure(source)
+        (((shift, scale), _),) = measure(source)
         assert shift[0] == value
         assert scale[0] == 1.0
 
@@ -297,10 +297,10 @@ def test_a_batch_without_samples_adds_nothing(rng, target):
     prepared = prepare(STRUCTURES["full"], kernels, np.dtype(np.float64))
     found = Summarise((prepared,), target)(Batch((np.empty((2, 0)),), np.zeros(3, dtype=np.intp)))
     assert not found.value.any()
-    assert not any(part.any() for part in found.blocks[0])
+    assert not any(part.any() for part in leaves(found.blocks[0]))
     whole = Batch((rng.standard_normal((2, 5)),), np.array([0, 2, 5]))
     some = Summarise((prepared,), target)(whole)
-    for a, b in zip(some.merge(found).blocks[0], some.blocks[0], strict=True):
+    for a, b in zip(leaves(some.merge(found)), leaves(some), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -322,7 +322,7 @@ def test_blocks_that_nothing_couples_are_summed_up_apart(rng):
     assert len(seen[0]) == 2  # one batch, two blocks
     whole = Summarise(prepared, OwnClass())(Batch(tuple(parts), np.array([0, 100, 300])))
     for one, other in zip(found.blocks, whole.blocks, strict=True):
-        for a, b in zip(one, other, strict=True):
+        for a, b in zip(one[:4], other[:4], strict=True):
             np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(found.value, whole.value)
     source.fold(Summarise(prepared, Contrast(DecisionRule(np.log([0.5, 0.5]), np.ones(2)))))

@@ -151,8 +151,8 @@ def test_it_has_to_be_fitted(labelled):
 def test_a_failed_fit_leaves_the_last_one(labelled, ensemble):
     X = labelled[0]
     before = ensemble.predict_proba(X)
-    with pytest.raises(ValueError, match="NaN"):
-        ensemble.fit(np.full((10, 3), np.nan), np.repeat([0, 1], 5))
+    with pytest.raises(ValueError, match="infinity"):
+        ensemble.fit(np.full((10, 3), np.inf), np.repeat([0, 1], 5))
     np.testing.assert_array_equal(ensemble.predict_proba(X), before)
 
 

@@ -149,16 +149,16 @@ def test_bad_values_are_refused_where_they_are_made(kind, parameters, message):
         kind(**parameters)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite(bad):
+@pytest.mark.parametrize("bad", [np.inf, -np.inf])
+def test_values_that_are_infinite(bad):
     broken = X.copy()
     broken[3, 1] = bad
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
+    with pytest.raises(ValueError, match="infinity"):
         SharedKernelClassifier(n_components=2).fit(broken, y)
     model = SharedKernelClassifier(n_components=2, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
+    with pytest.raises(ValueError, match="infinity"):
         model.predict(broken)
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
+    with pytest.raises(ValueError, match="infinity"):
         SharedKernelDensity(n_components=2).fit(broken)
 
 
@@ -253,8 +253,8 @@ def test_bad_validation_data():
         model.fit(X, y, X_val=X, y_val=y + 1)
     with pytest.raises(ValueError, match=r"X_val and y_val are not accepted.*expecting 4 features"):
         model.fit(X, y, X_val=X[:, :2], y_val=y)
-    with pytest.raises(ValueError, match=r"X_val and y_val are not accepted.*contains NaN"):
-        model.fit(X, y, X_val=np.full_like(X, np.nan), y_val=y)
+    with pytest.raises(ValueError, match=r"X_val and y_val are not accepted.*contains infinity"):
+        model.fit(X, y, X_val=np.full_like(X, np.inf), y_val=y)
     with pytest.raises(ValueError, match="leaves none to validate on"):
         model.fit(X[:4], y[:4])
 

@@ -9,14 +9,13 @@ from scipy.stats import multivariate_normal
 
 from pskem.engine import (
     ArraySource,
-    Batch,
     Kernels,
     OwnClass,
     Regulariser,
-    Summarise,
     em_pass,
     prepare,
     serial_map,
+    summarise,
 )
 from pskem.structures import STRUCTURES, Gaussians, SecondMoments, conditional, marginal
 
@@ -51,6 +50,7 @@ class Shaped:
     name: ClassVar[str] = "shaped"
     common_scale: ClassVar[bool] = True
     without_phi: ClassVar[None] = None
+    separable: ClassVar[None] = None
 
     @property
     def storage(self):
@@ -144,16 +144,16 @@ def test_marginals_and_conditionals_know_the_parameter(rng):
 def test_a_batch_with_gaps_knows_the_parameter(rng):
     """As spherical kernels in other coordinates do."""
     shape = (4.0, 0.25, 9.0)
-    observed = (np.array([True, False, True]),)
-    X = rng.standard_normal((2, 30))
+    X = rng.standard_normal((3, 30))
+    X[1, :20] = np.nan
     means, variances = rng.standard_normal((2, 3)), np.array([0.5, 2.0])
     root = Shaped(shape).root
     sums = []
     for structure, unit in ((Shaped(shape), np.ones(3)), (SPHERICAL, root)):
         kernels = Kernels(np.full((1, 2), 0.5), means / unit, variances)
-        prepared = prepare(structure, kernels, np.dtype(np.float64))
-        batch = Batch((X / unit[observed[0], None],), np.array([0, 30]), observed=observed)
-        sums.append(Summarise((prepared,), OwnClass())(batch).blocks[0])
+        source = ArraySource([X / unit[:, None]], np.array([0, 30]), serial_map)
+        ready = prepare(structure, kernels, np.dtype(np.float64), source.patterns[0])
+        sums.append(summarise(source, (ready,), OwnClass(), serial_map).blocks[0])
     ours, theirs = sums
     np.testing.assert_allclose(ours.gained, theirs.gained, rtol=1e-12)
     np.testing.assert_allclose(ours.sums, theirs.sums * np.append(1.0, root), rtol=1e-10)

@@ -45,8 +45,8 @@ def fit(
     """Train a classifier on DATA and save it.
 
     DATA is a CSV, TSV, Parquet or ARFF file, - for CSV on stdin, or the name of a data set (pskem
-    datasets list). Numbers are scaled, missing values are filled with the median, and texts become
-    categories. The named image sets get the paper's features. Text columns that look like
+    datasets list). Numbers are scaled, missing values stay gaps, and texts become categories. The
+    named image sets get the paper's features. Text columns that look like
     identifiers are dropped, with a remark. The model file holds these steps as well.
     """
     from pskem.estimators import SharedKernelClassifier

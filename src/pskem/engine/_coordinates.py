@@ -29,6 +29,11 @@ class Coordinates(NamedTuple):
         """log |dx / dx_standardised|: subtract it from a log density of standardised x."""
         return float(np.log(self.scale).sum())
 
+    def log_volumes(self, X: FloatArray) -> FloatArray | float:
+        """The same for samples (m, n) with gaps: of the features that each has, (n,)."""
+        gaps = np.isnan(X)
+        return np.log(self.scale) @ ~gaps if gaps.any() else self.log_volume
+
 
 def locate(X: FloatArray, features: NDArray[np.intp], coordinates: Coordinates) -> FloatArray:
     """Rows of X (n, M) in the coordinates of a block: (m, n)."""

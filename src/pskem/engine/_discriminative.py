@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskem.engine._kernels import Kernels, Prepared, prepare
+from pskem.engine._kernels import Kernels, Prepared, prepare_all
 from pskem.engine._moments import estimate, expect
 from pskem.engine._parallel import Mapper
 from pskem.engine._sources import Source
-from pskem.engine._statistics import Statistics, Summarise, Summary
+from pskem.engine._statistics import Statistics, Summary, summarise
 from pskem.engine._targets import Contrast, DecisionRule
 from pskem.structures import FloatArray, Structure
 
@@ -61,8 +61,8 @@ def assess(
     size: float = FIRST_STEP,
 ) -> Step:
     """Kernels as the first step of a discriminative training, or as a proposal."""
-    prepared = parallel_map(partial(prepare, structure, dtype=source.dtype), kernels)
-    summary = source.fold(Summarise(tuple(prepared), Contrast(rule)))
+    prepared = prepare_all(structure, kernels, source, parallel_map)
+    summary = summarise(source, prepared, Contrast(rule), parallel_map)
     return Step(list(kernels), summary, size)
 
 
@@ -80,7 +80,7 @@ def discriminative_pass(
     """
     if not step.criterion < 0.0:
         return None
-    prepared = parallel_map(partial(prepare, structure, dtype=source.dtype), step.kernels)
+    prepared = prepare_all(structure, step.kernels, source, parallel_map)
     size = step.size
     for _ in range(MOST_HALVINGS):
         moved = parallel_map(partial(update, size), prepared, step.summary.blocks, floors)

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from pskem.engine._evaluators import Scratch
 from pskem.engine._exponentials import softmax_in_place
-from pskem.engine._kernels import Kernels, Prepared, prepare
+from pskem.engine._kernels import Kernels, Prepared, prepare, prepare_all
 from pskem.engine._moments import estimate
 from pskem.engine._parallel import Mapper
 from pskem.engine._sources import Batch, Source, Total, cut, tile_size
-from pskem.engine._statistics import Statistics, Summarise
+from pskem.engine._statistics import Statistics, summarise
 from pskem.engine._targets import OwnClass
 from pskem.structures import (
     FloatArray,
@@ -97,8 +97,8 @@ def em_pass(
     parallel_map: Mapper,
 ) -> Pass:
     """One EM pass over all blocks."""
-    prepared = parallel_map(partial(prepare, structure, dtype=source.dtype), kernels)
-    summary = source.fold(Summarise(tuple(prepared), OwnClass()))
+    prepared = prepare_all(structure, kernels, source, parallel_map)
+    summary = summarise(source, prepared, OwnClass(), parallel_map)
     outcomes = parallel_map(maximisation, prepared, summary.blocks, regularisers)
     updated, health = zip(*outcomes, strict=True)
     return Pass(summary.value, list(updated), list(health))
@@ -200,6 +200,7 @@ def auxiliary(
     Q : float
         -inf where Theta gives no weight to an association that Theta_0 holds possible.
     """
-    before, after = (prepare(structure, k, np.dtype(np.float64)) for k in (kernels_before, kernels))
+    double, patterns = np.dtype(np.float64), source.patterns[block]
+    before, after = (prepare(structure, k, double, patterns) for k in (kernels_before, kernels))
     (total,) = source.fold(partial(_auxiliary, before, after, block)).arrays
     return float(total)

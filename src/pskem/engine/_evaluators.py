@@ -9,14 +9,25 @@ evaluator takes its place.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem.structures import FloatArray, Natural, Structure, WithoutPhi
 
-__all__ = ["Centred", "Evaluator", "KernelByKernel", "Product", "Scratch", "Terms"]
+__all__ = [
+    "Apart",
+    "Centred",
+    "Evaluator",
+    "KernelByKernel",
+    "Pending",
+    "Product",
+    "Scratch",
+    "Sums",
+    "Terms",
+]
 
 
 class Scratch:
@@ -40,12 +51,33 @@ class Terms(NamedTuple):
     common : (n,), or zero
     X : (m, n)
     phi : the rows of phi that were formed, (d + c, n), or (c, n) where only the indicators were
+    bounds : (c + 1,), where the classes begin
+    runs : samples with the same gaps, where there are gaps
     """
 
     values: FloatArray
     common: FloatArray | float
     X: FloatArray
     phi: FloatArray
+    bounds: NDArray[np.intp]
+    runs: Sequence[Any] = ()
+
+
+#: Sums of samples with the same gaps, (K', ...), by pattern and by the kernels that they are of.
+Pending = Mapping[tuple[bytes, bytes], FloatArray]
+
+
+class Sums(NamedTuple):
+    """What is collected.
+
+    phi : W @ phi(X)', (K', d + c)
+    scatter : z z' (m, m) where a covariance is common
+    pending : sums of samples with gaps that are not in phi and scatter yet, but only their masses
+    """
+
+    phi: FloatArray
+    scatter: FloatArray
+    pending: Pending | None = None
 
 
 class Evaluator(Protocol):
@@ -58,12 +90,12 @@ class Evaluator(Protocol):
         """theta @ phi(X), (K', n), for X (m, n), whose c classes begin at bounds, (c + 1,)."""
         ...
 
-    def collect(self, terms: Terms, W: FloatArray) -> FloatArray:
-        """W @ phi(X)', (K', d + c), for W (K', n) and the X of the terms."""
+    def collect(self, terms: Terms, W: FloatArray, balance: FloatArray | float) -> Sums:
+        """The sums under W (K', n), whose columns add up to ``balance``, for the X of the terms."""
         ...
 
 
-def _mark(indicators: FloatArray, bounds: NDArray[np.intp]) -> None:
+def mark(indicators: FloatArray, bounds: NDArray[np.intp]) -> None:
     """Write one indicator row per class, (c, n)."""
     c = len(indicators)
     indicators[:] = 1.0 if c == 1 else 0.0
@@ -85,16 +117,25 @@ class Product(NamedTuple):
         K, rows = self.theta.shape
         phi = scratch.array("phi", (rows, X.shape[1]), self.theta.dtype)
         self.structure.features(self.natural, X, phi[: self.d])
-        _mark(phi[self.d :], bounds)
+        mark(phi[self.d :], bounds)
         values = scratch.array("values", (K, X.shape[1]), self.theta.dtype)
         np.matmul(self.theta, phi, out=values)
         common: FloatArray | float = 0.0
         if self.natural.whitener is not None:  # phi is z, and -z'z / 2 is left out
             common = -0.5 * np.einsum("an,an->n", phi[: self.d], phi[: self.d])
-        return Terms(values, common, X, phi)
+        return Terms(values, common, X, phi, bounds)
 
-    def collect(self, terms: Terms, W: FloatArray) -> FloatArray:
-        return W @ terms.phi.T
+    def collect(self, terms: Terms, W: FloatArray, balance: FloatArray | float) -> Sums:
+        return Sums(W @ terms.phi.T, self._scatter(terms, balance))
+
+    def _scatter(self, terms: Terms, balance: FloatArray | float) -> FloatArray:
+        whitener = self.natural.whitener
+        if whitener is None:
+            return np.zeros(())
+        if np.isscalar(balance) and balance == 0.0:
+            return np.zeros_like(whitener)
+        z = terms.phi[: self.d]
+        return ((z if np.isscalar(balance) else z * balance) @ z.T).astype(np.float64)
 
 
 class KernelByKernel(NamedTuple):
@@ -108,25 +149,34 @@ class KernelByKernel(NamedTuple):
     def evaluate(self, X: FloatArray, bounds: NDArray[np.intp], scratch: Scratch) -> Terms:
         K, rows = self.theta.shape
         indicators = scratch.array("phi", (rows - self.d, X.shape[1]), self.theta.dtype)
-        _mark(indicators, bounds)
+        mark(indicators, bounds)
         values = scratch.array("values", (K, X.shape[1]), self.theta.dtype)
         self.forms.evaluate(self.theta[:, : self.d], X, values)
         values += self.theta[:, self.d :] @ indicators
-        return Terms(values, 0.0, X, indicators)
+        return Terms(values, 0.0, X, indicators, bounds)
 
-    def collect(self, terms: Terms, W: FloatArray) -> FloatArray:
-        return np.hstack([self.forms.collect(W, terms.X), W @ terms.phi.T])
+    def collect(self, terms: Terms, W: FloatArray, balance: FloatArray | float) -> Sums:
+        sums = np.hstack([self.forms.collect(W, terms.X), W @ terms.phi.T])
+        return Sums(sums, np.zeros(()))
+
+
+class Apart(NamedTuple):
+    """A kernel that is evaluated about an origin of its own, (m,), by its row among the others."""
+
+    row: int
+    origin: FloatArray
+    evaluator: Evaluator
+
+    def evaluate(self, X: FloatArray, bounds: NDArray[np.intp]) -> Terms:
+        shifted = X - self.origin[:, None].astype(X.dtype, copy=False)
+        return self.evaluator.evaluate(shifted, bounds, Scratch())
 
 
 class Centred(NamedTuple):
     """Another evaluator, but some kernels about their own mean, where nothing cancels."""
 
     inner: Evaluator
-    structure: Structure
-    natural: Natural
-    theta: FloatArray  # (K', d + c)
-    rows: NDArray[np.intp]  # of the kernels that are apart
-    origins: FloatArray  # (K', m)
+    apart: tuple[Apart, ...]
 
     @property
     def active(self) -> NDArray[np.intp]:
@@ -134,23 +184,17 @@ class Centred(NamedTuple):
 
     def evaluate(self, X: FloatArray, bounds: NDArray[np.intp], scratch: Scratch) -> Terms:
         terms = self.inner.evaluate(X, bounds, scratch)
-        d = self.structure.n_rows(len(X))
-        indicators = terms.phi[len(terms.phi) - (self.theta.shape[1] - d) :]
-        for row in self.rows:
-            local = self._features(X, row)
-            terms.values[row] = self.theta[row, :d] @ local + self.theta[row, d:] @ indicators
+        for kernel in self.apart:
+            terms.values[kernel.row] = kernel.evaluate(X, bounds).values[0]
         return terms
 
-    def collect(self, terms: Terms, W: FloatArray) -> FloatArray:
-        sums = self.inner.collect(terms, W)
-        for row in self.rows:
-            local = self._features(terms.X, row)
-            sums[row, : len(local)] = local @ W[row]
+    def collect(self, terms: Terms, W: FloatArray, balance: FloatArray | float) -> Sums:
+        sums = self.inner.collect(terms, W, balance)
+        for kernel in self.apart:
+            local = kernel.evaluate(terms.X, terms.bounds)
+            own = kernel.evaluator.collect(local, W[[kernel.row]], balance)
+            sums.phi[kernel.row] = own.phi[0]
+            for (pattern, _), part in (own.pending or {}).items():
+                assert sums.pending is not None  # of the same samples
+                sums.pending[pattern, self.active.tobytes()][kernel.row] = part[0]
         return sums
-
-    def _features(self, X: FloatArray, row: int) -> FloatArray:
-        """phi(x - origin): near the mean its terms are small."""
-        local = np.empty((self.structure.n_rows(len(X)), X.shape[1]), dtype=self.theta.dtype)
-        shifted = X - self.origins[row][:, None].astype(X.dtype, copy=False)
-        self.structure.features(self.natural, shifted, local)
-        return local

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine._coordinates import CHUNK
-from pskem.engine._evaluators import Centred, Evaluator, KernelByKernel, Product, Scratch
+from pskem.engine._evaluators import Apart, Centred, Evaluator, KernelByKernel, Product, Scratch
+from pskem.engine._gaps import Gapped, GappedSeparable, Gaps, pattern_keys
 from pskem.engine._moments import Frame
-from pskem.structures import FloatArray, Gaussians, Natural, Structure, marginal
+from pskem.engine._parallel import Mapper, serial_map
+from pskem.engine._sources import Source
+from pskem.structures import FloatArray, Gaussians, Natural, Structure
 
-__all__ = ["Kernels", "Prepared", "prepare"]
+__all__ = ["Kernels", "Prepared", "prepare", "prepare_all"]
 
 #: Errors of the product form, in a log density near a kernel's mean, above which a kernel is
 #: evaluated about its own mean (float64) or the block in float64 (float32).
@@ -51,6 +56,8 @@ class Prepared(NamedTuple):
     log_weights : (L, K), finite
     centred : (K,) bool, kernels that are evaluated, and whose sums are taken, about their own mean
     frame : of the sums
+    gapped : whether samples have gaps
+    gaps : what gaps need where features are correlated within kernels
     """
 
     structure: Structure
@@ -60,6 +67,8 @@ class Prepared(NamedTuple):
     centred: NDArray[np.bool_]
     frame: Frame
     dtype: np.dtype[np.floating]
+    gapped: bool = False
+    gaps: Gaps | None = None
 
     @property
     def n_rows(self) -> int:
@@ -71,28 +80,53 @@ class Prepared(NamedTuple):
 
         Kernels with no weight in any of the classes are left out.
         """
-        natural, m = self.natural, self.kernels.means.shape[1]
         active = np.flatnonzero((offsets > LOG_ZERO[self.dtype]).any(axis=0))
-        constants = (natural.constant + offsets).T[active]
-        theta = np.hstack([natural.theta[active], constants]).astype(self.dtype, copy=False)
-        few = m >= MANY_FEATURES and len(active) <= FEW_KERNELS
-        base: Evaluator
-        if few and self.structure.without_phi is not None:
-            base = KernelByKernel(self.structure.without_phi, active, theta, natural.theta.shape[1])
-        else:
-            base = Product(self.structure, natural, active, theta, natural.theta.shape[1])
-        apart = np.flatnonzero(self.centred[active])
-        if not apart.size:
+        base = self._evaluator(active, offsets)
+        apart = np.flatnonzero(self.centred[active]).tolist()
+        if not apart:
             return base
-        return Centred(base, self.structure, natural, theta, apart, self.frame.origins[active])
+        origins = self.frame.origins
+        alone = ((row, active[[row]]) for row in apart)
+        return Centred(
+            base,
+            tuple(Apart(row, origins[k[0]], self._evaluator(k, offsets)) for row, k in alone),
+        )
 
-    def marginal(self, observed: NDArray[np.bool_]) -> Prepared:
-        """The kernels of the observed features (m,) alone."""
-        structure, kept = marginal(self.structure, self.kernels.gaussians, observed)
-        return prepare(structure, Kernels(self.kernels.weights, *kept), self.dtype)
+    def _evaluator(self, active: NDArray[np.intp], offsets: FloatArray) -> Evaluator:
+        """For some kernels, about their origins."""
+        structure, natural, dtype = self.structure, self.natural, self.dtype
+        if self.gapped:
+            added = offsets.T[active]
+            if self.gaps is not None:
+                return Gapped(structure, self.gaps, natural.whitener, active, added, dtype)
+            return self._separable(active, added)
+        constants = (natural.constant + offsets).T[active]
+        theta = np.hstack([natural.theta[active], constants]).astype(dtype, copy=False)
+        d = natural.theta.shape[1]
+        few = self.kernels.means.shape[1] >= MANY_FEATURES and len(active) <= FEW_KERNELS
+        if few and structure.without_phi is not None:
+            return KernelByKernel(structure.without_phi, active, theta, d)
+        return Product(structure, natural, active, theta, d)
+
+    def _separable(self, active: NDArray[np.intp], offsets: FloatArray) -> GappedSeparable:
+        separable, kernels = self.structure.separable, self.kernels
+        assert separable is not None
+        means = (kernels.means - self.frame.origins)[active]
+        variances = separable.variances(kernels.covariances, means.shape[1])[active]
+        return GappedSeparable(
+            self.structure, separable, means, variances, active, offsets, self.dtype
+        )
 
     def log_densities(self, X: FloatArray) -> FloatArray:
         """log N(x_n; mu_k, P_k), (K, n), for X (m, n), in double precision."""
+        if self.gaps is not None and X.shape[1] > 1:
+            order = np.lexsort(pattern_keys(X))  # samples with the same gaps together
+            values = np.empty((len(self.kernels.means), X.shape[1]))
+            values[:, order] = self._log_densities(X[:, order])
+            return values
+        return self._log_densities(X)
+
+    def _log_densities(self, X: FloatArray) -> FloatArray:
         evaluator = self.evaluator(np.zeros((1, len(self.kernels.means))))
         scratch, values = Scratch(), np.empty((len(self.kernels.means), X.shape[1]))
         for low in range(0, X.shape[1], CHUNK):
@@ -102,8 +136,17 @@ class Prepared(NamedTuple):
         return values
 
 
-def prepare(structure: Structure, kernels: Kernels, dtype: np.dtype[np.floating]) -> Prepared:
-    """Kernels in natural form, and in which way each can be evaluated without loss."""
+def prepare(
+    structure: Structure,
+    kernels: Kernels,
+    dtype: np.dtype[np.floating],
+    patterns: NDArray[np.bool_] | None = None,
+    parallel_map: Mapper = serial_map,
+) -> Prepared:
+    """Kernels in natural form, and in which way each can be evaluated without loss.
+
+    patterns : (V, m), the patterns of gaps in the samples to come; None if they have none
+    """
     natural = structure.natural(kernels.means, kernels.covariances)
     dtype = np.dtype(dtype)
     loss = natural.cancellation + natural.conditioning
@@ -118,4 +161,22 @@ def prepare(structure: Structure, kernels: Kernels, dtype: np.dtype[np.floating]
     with np.errstate(divide="ignore"):
         log_weights = np.maximum(np.log(kernels.weights), LOG_ZERO[dtype])
     frame = Frame(origins, natural.whitener)
-    return Prepared(structure, kernels, natural, log_weights, lossy, frame, dtype)
+    ready = Prepared(structure, kernels, natural, log_weights, lossy, frame, dtype)
+    if patterns is None:
+        return ready
+    gaps = None
+    if structure.separable is None:
+        means = kernels.means - origins
+        gaps = Gaps.of(structure, means, kernels.covariances, patterns, parallel_map)
+    return ready._replace(gapped=True, gaps=gaps)
+
+
+def prepare_all(
+    structure: Structure, kernels: Sequence[Kernels], source: Source, parallel_map: Mapper
+) -> tuple[Prepared, ...]:
+    """The kernels of all blocks, for the samples of a source."""
+    if all(patterns is None for patterns in source.patterns):
+        return tuple(parallel_map(partial(prepare, structure, dtype=source.dtype), kernels))
+    # What gaps need is most of the work, and is shared out within each block.
+    pairs = zip(kernels, source.patterns, strict=True)
+    return tuple(prepare(structure, k, source.dtype, gaps, parallel_map) for k, gaps in pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from pskem.engine._coordinates import Coordinates
 from pskem.engine._sources import Batch, Source, Total
 from pskem.structures import FloatArray
 
-__all__ = ["measure", "second_moments"]
+__all__ = ["Measured", "measure", "second_moments"]
 
 
 class Extremes(NamedTuple):
@@ -29,65 +30,121 @@ class Extremes(NamedTuple):
 
 def _extremes(batch: Batch) -> Extremes:
     return Extremes(
-        tuple(part.min(axis=1, initial=np.inf) for part in batch.X),
-        tuple(part.max(axis=1, initial=-np.inf) for part in batch.X),
+        tuple(np.fmin.reduce(part, axis=1, initial=np.inf) for part in batch.X),
+        tuple(np.fmax.reduce(part, axis=1, initial=-np.inf) for part in batch.X),
     )
 
 
-def _add_up(values: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Sums over samples, (m,) from (m, n), each with its weight."""
-    if weights is not None:
-        values = values * weights
-    return values.sum(axis=1, dtype=np.float64)
+class _Counted:
+    """Sums over the samples of a batch that have a feature, each with its weight."""
+
+    def __init__(self, gapped: bool, X: FloatArray, weights: FloatArray | None) -> None:
+        self.gaps = np.isnan(X) if gapped else None
+        self.weights, self.shape = weights, X.shape
+
+    @property
+    def masses(self) -> FloatArray:
+        """What the samples count, (m,)."""
+        m, n = self.shape
+        if self.gaps is None:
+            return np.full(m, float(n) if self.weights is None else self.weights.sum())
+        return self.sum(np.ones(self.shape))
+
+    def sum(self, values: FloatArray) -> FloatArray:
+        """Sums of values (m, n): (m,)."""
+        if self.gaps is not None:
+            values = np.where(self.gaps, 0.0, values)
+        if self.weights is not None:
+            values = values * self.weights
+        return values.sum(axis=1, dtype=np.float64)
 
 
-def _sums(units: list[FloatArray], batch: Batch) -> Total:
-    """Sums of x / unit, each (m,)."""
-    pairs = zip(batch.X, units, strict=True)
-    return Total(tuple(_add_up(X / unit[:, None], batch.weights) for X, unit in pairs))
+def _sums(gapped: Sequence[bool], units: Sequence[FloatArray], batch: Batch) -> Total:
+    """Sums of x / unit, each (m,), and what the samples count that have the feature."""
+    found: list[FloatArray] = []
+    for X, unit, gaps in zip(batch.X, units, gapped, strict=True):
+        counted = _Counted(gaps, X, batch.weights)
+        found += [counted.sum(X / unit[:, None]), counted.masses]
+    return Total(tuple(found))
 
 
-def _squares(units: list[FloatArray], shifts: list[FloatArray], batch: Batch) -> Total:
+def _squares(
+    gapped: Sequence[bool],
+    units: Sequence[FloatArray],
+    shifts: Sequence[FloatArray],
+    batch: Batch,
+) -> Total:
     """Sums of ((x - shift) / unit)^2, each (m,)."""
-    rows = zip(batch.X, units, shifts, strict=True)
-    deviations = (X / unit[:, None] - (shift / unit)[:, None] for X, unit, shift in rows)
-    squares = (np.square(part, dtype=np.float64) for part in deviations)
-    return Total(tuple(_add_up(part, batch.weights) for part in squares))
+    found = []
+    for X, unit, shift, gaps in zip(batch.X, units, shifts, gapped, strict=True):
+        deviations = X / unit[:, None] - (shift / unit)[:, None]
+        counted = _Counted(gaps, X, batch.weights)
+        found.append(counted.sum(np.square(deviations, dtype=np.float64)))
+    return Total(tuple(found))
 
 
-def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
+class Measured(NamedTuple):
+    """Coordinates of a block, and what the samples count that have each feature, (m,)."""
+
+    coordinates: Coordinates
+    masses: FloatArray
+
+    @property
+    def log_volume(self) -> float:
+        """Of all samples: subtract it from a log likelihood in these coordinates."""
+        return float(self.masses @ np.log(self.coordinates.scale))
+
+
+def measure(source: Source, common_scale: bool = False) -> list[Measured]:
     """Mean and standard deviation of each feature, or one common scale for all of a block.
 
-    A constant feature has scale 1.
+    A constant feature has scale 1, and so has one that is missing everywhere.
     """
-    N = float(source.masses.sum())
+    gapped = [patterns is not None for patterns in source.patterns]
     low, high = source.fold(_extremes)
-    largest = [np.maximum(np.abs(a), np.abs(b)) for a, b in zip(low, high, strict=True)]
+    largest = [np.fmax(np.abs(a), np.abs(b)) for a, b in zip(low, high, strict=True)]
     # Dividing by the largest value first keeps sums and squares of huge values finite.
-    units = [np.where(values > 0.0, values, 1.0).astype(source.dtype) for values in largest]
-    sums = source.fold(partial(_sums, units)).arrays
-    means = [total / N * unit for total, unit in zip(sums, units, strict=True)]
-    limits = zip(means, low, high, strict=True)
-    shifts = [np.clip(mean, a, b).astype(source.dtype) for mean, a, b in limits]
-    squares = source.fold(partial(_squares, units, shifts)).arrays
-    found = []
-    for shift, unit, square in zip(shifts, units, squares, strict=True):
-        spread = np.sqrt(square / N) * unit.astype(np.float64)
+    units = [
+        np.where((values > 0.0) & np.isfinite(values), values, 1.0).astype(source.dtype)
+        for values in largest
+    ]
+    found = source.fold(partial(_sums, gapped, units)).arrays
+    sums, masses = found[::2], found[1::2]
+    shifts = []
+    for total, unit, counted, a, b in zip(sums, units, masses, low, high, strict=True):
+        seen = counted > 0.0
+        mean = total / np.where(seen, counted, 1.0) * unit
+        shifts.append(np.where(seen, np.clip(mean, a, b), 0.0).astype(source.dtype))
+    squares = source.fold(partial(_squares, gapped, units, shifts)).arrays
+    measured = []
+    for shift, unit, square, counted in zip(shifts, units, squares, masses, strict=True):
+        variance = square / np.where(counted > 0.0, counted, 1.0)
+        spread = np.sqrt(variance) * unit.astype(np.float64)
         spread[spread <= 10 * np.finfo(source.dtype).eps * unit] = 0.0
         if common_scale:
             widest = float(spread.max()) or 1.0
             spread[:] = np.sqrt(np.mean((spread / widest) ** 2)) * widest
-        found.append(Coordinates(shift, np.where(spread > 0.0, spread, 1.0)))
-    return found
+        frame = Coordinates(shift, np.where(spread > 0.0, spread, 1.0))
+        measured.append(Measured(frame, counted))
+    return measured
 
 
 def _products(batch: Batch) -> Total:
-    parts = [part.astype(np.float64, copy=False) for part in batch.X]
-    weights = batch.weights
-    return Total(tuple((p if weights is None else p * weights) @ p.T for p in parts))
+    found: list[FloatArray] = []
+    for X in batch.X:
+        seen = ~np.isnan(X)
+        part = np.where(seen, X, 0.0).astype(np.float64, copy=False)
+        weights = batch.known_weights
+        found += [(part * weights) @ part.T, seen @ weights]
+    return Total(tuple(found))
 
 
 def second_moments(source: Source) -> list[FloatArray]:
-    """Mean of x x' of each block, (m, m): the covariance of samples that are standardised."""
-    N = float(source.masses.sum())
-    return [total / N for total in source.fold(_products).arrays]
+    """Mean of x x' of each block, (m, m): the covariance of samples that are standardised.
+
+    Each feature by the samples that have it; correlations are weaker for gaps.
+    """
+    found = source.fold(_products).arrays
+    pairs = zip(found[::2], found[1::2], strict=True)
+    inverse = ((total, 1.0 / np.sqrt(np.where(n > 0.0, n, 1.0))) for total, n in pairs)
+    return [total * root[:, None] * root for total, root in inverse]

@@ -2,9 +2,8 @@
 
 Sums of phi(x) are sums of first and second moments. From moments follow means and covariances
 (``estimate``); kernels have moments of their own (``expect``); and moments in one frame can be
-taken to another (``rebase``), so that sums of different passes or machines can be added. Where
-features are missing, the moments of the observed ones give those of all (``lift``). All of them are
-written once, for all structures.
+taken to another (``rebase``), so that sums of different passes or machines can be added. All of
+them are written once, for all structures.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pskem.structures import FloatArray, Gaussians, SecondMoments, Structure, conditional
+from pskem.structures import FloatArray, Gaussians, SecondMoments, Structure
 
-__all__ = ["Frame", "Moments", "estimate", "expect", "lift", "rebase"]
+__all__ = ["Frame", "Moments", "estimate", "expect", "rebase"]
 
 
 class Frame(NamedTuple):
@@ -127,35 +125,3 @@ def rebase(structure: Structure, moments: Moments, frame: Frame) -> Moments:
     second = SecondMoments(own + cross.own + about.own, common + cross.common + about.common)
     first = first + moments.masses[:, None] * shift
     return Moments(moments.masses, first, second, frame)
-
-
-def lift(
-    structure: Structure,
-    moments: Moments,
-    kernels: Gaussians,
-    observed: NDArray[np.bool_],
-    frame: Frame,
-) -> Moments:
-    """Expected moments of whole samples, given those of the features observed, (m,), and kernels.
-
-    Given kernel k and what is observed, a sample is A x + b on average, with A = [1; slope] and
-    b = [0; offset], and its missing features vary by a covariance C. So first moments become
-    A s1 + n b and second ones A S2 A' + A s1 b' + b s1' A' + n (b b' + C).
-    """
-    (K, m), n = kernels.means.shape, moments.masses
-    origins, once, storage = frame.origins, np.ones(K), structure.storage
-    part = structure.restrict(observed)
-    near = rebase(part, moments, Frame(origins[:, observed], None))
-    about = Gaussians(kernels.means - origins, kernels.covariances)
-    slope, offset, left = conditional(structure, about, observed)
-    A, b = np.zeros((K, m, int(observed.sum()))), np.zeros((K, m))
-    A[:, observed], A[:, ~observed], b[:, ~observed] = np.eye(A.shape[2]), slope, offset
-    moved = np.einsum("kab,kb->ka", A, near.first)
-    seen = part.storage.dense(part.gather(once, near.second, A.shape[2]), K, A.shape[2])
-    second = A @ seen @ A.swapaxes(1, 2) + n[:, None, None] * (b[:, :, None] * b[:, None])
-    cross = moved[:, :, None] * b[:, None]
-    second += cross + cross.swapaxes(1, 2)
-    second[np.ix_(np.arange(K), ~observed, ~observed)] += n[:, None, None] * left
-    packed = structure.spread(once, storage.compact(second), m)
-    lifted = Moments(n, moved + n[:, None] * b, packed, Frame(origins, None))
-    return rebase(structure, lifted, frame)

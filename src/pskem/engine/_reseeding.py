@@ -44,7 +44,8 @@ def reseed(
     with the covariance that the others have on average. The class of that sample gives it the
     weight that raises the likelihood most; a place at which no weight does is passed over.
     """
-    prepared = prepare(structure, kernels, np.dtype(np.float64))
+    double, patterns = np.dtype(np.float64), source.patterns[block]
+    prepared = prepare(structure, kernels, double, patterns)
     log_q, labels, counted = source.fold(partial(_explain, prepared, block)).arrays
     masses = np.where(empty, 0.0, source.masses @ kernels.weights)
     common = pool(structure, kernels.covariances, masses, diagonal=False)
@@ -61,8 +62,10 @@ def reseed(
             tried[worst] = True
             j = int(labels[worst])
             place, *_ = source.fold(partial(take, [(block, np.array([worst]))])).arrays
-            alone = Kernels(np.ones((1, 1)), place.T.astype(np.float64), covariance)
-            ready = prepare(structure, alone, np.dtype(np.float64))
+            # A gap of the sample lies where the data are on average.
+            place = np.where(np.isnan(place), 0.0, place).astype(np.float64)
+            alone = Kernels(np.ones((1, 1)), place.T, covariance)
+            ready = prepare(structure, alone, double, patterns)
             (log_density,) = source.fold(partial(_density, ready, block, j)).arrays
             own = labels == j
             ratios = np.exp(np.minimum(log_density - log_q[own], 700.0))

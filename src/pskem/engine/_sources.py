@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine._coordinates import CHUNK, Coordinates
+from pskem.engine._gaps import distinct_patterns
 from pskem.engine._parallel import Mapper
 from pskem.structures import FloatArray
 
@@ -47,18 +48,16 @@ AT_A_TIME = 128
 class Batch(NamedTuple):
     """Some samples, sorted by class.
 
-    X : one array (m, n) per block, features first
+    X : one array (m, n) per block, features first, NaN where there are gaps
     bounds : (L + 1,), where each class begins
     first : place of the first sample in the source
     weights : (n,), how much each sample counts; None if all count alike
-    observed : (m,) bool per block, the features that X has of it; None if it has all
     """
 
     X: tuple[FloatArray, ...]
     bounds: NDArray[np.intp]
     first: int = 0
     weights: FloatArray | None = None
-    observed: tuple[NDArray[np.bool_], ...] | None = None
 
     @property
     def n_samples(self) -> int:
@@ -101,6 +100,11 @@ class Source(Protocol):
     @property
     def dtype(self) -> np.dtype[np.floating]:
         """Precision of the samples."""
+        ...
+
+    @property
+    def patterns(self) -> Sequence[NDArray[np.bool_] | None]:
+        """The patterns of gaps in each block, (V, m); None for a block without gaps."""
         ...
 
     def fold(self, function: Callable[[Batch], T]) -> T:
@@ -242,6 +246,7 @@ class ArraySource:
         if weights is not None:
             sums = np.append(0.0, np.cumsum(weights))
             self.masses = np.diff(sums[bounds])
+        self.patterns = [distinct_patterns(part) for part in self.X]
         self._map = parallel_map
         size = tile_size(max(len(part) for part in self.X))
         tiles = cut(bounds, size)

@@ -4,8 +4,7 @@ A target t gives every sample a weight for each class. Block r's responsibilitie
 
     w_nk = sum_c t_nc pi_kc N_k(x_n) / q_rc(x_n)
 
-and everything that training needs are the sums of phi(x_n) under them. Where features are missing,
-the sums are those of the observed ones, lifted to the expected sums of all.
+and everything that training needs are the sums of phi(x_n) under them.
 """
 
 from __future__ import annotations
@@ -19,13 +18,24 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine._evaluators import Scratch
+from pskem.engine._evaluators import Pending, Scratch, Sums
+from pskem.engine._gaps import fill
 from pskem.engine._kernels import Prepared
-from pskem.engine._moments import Moments, lift
-from pskem.engine._sources import Batch, Divisible, Tile
+from pskem.engine._moments import Moments
+from pskem.engine._parallel import Mapper
+from pskem.engine._sources import Batch, Divisible, Source, Tile
 from pskem.structures import FloatArray, SecondMoments
 
-__all__ = ["Accumulator", "Statistics", "Summarise", "Summary", "Target", "TileTarget"]
+__all__ = [
+    "Accumulator",
+    "Statistics",
+    "Summarise",
+    "Summary",
+    "Target",
+    "TileTarget",
+    "merge_pending",
+    "summarise",
+]
 
 
 class Statistics(NamedTuple):
@@ -35,15 +45,23 @@ class Statistics(NamedTuple):
         part of the target; a single zero where there is no such part
     sums : (K, d), phi
     scatter : (m, m), z z' where the covariance is common to all kernels, else a single zero
+    pending : sums of samples with gaps, for each pattern, that are not among the sums yet
     """
 
     gained: FloatArray
     lost: FloatArray
     sums: FloatArray
     scatter: FloatArray
+    pending: Pending | None = None
 
     def merge(self, other: Statistics) -> Statistics:
-        return Statistics(*(a + b for a, b in zip(self, other, strict=True)))
+        return Statistics(
+            self.gained + other.gained,
+            self.lost + other.lost,
+            self.sums + other.sums,
+            self.scatter + other.scatter,
+            merge_pending(self.pending, other.pending),
+        )
 
     def moments(self, prepared: Prepared) -> Moments:
         """The moments that the kernels of the pass have taken."""
@@ -54,12 +72,15 @@ class Statistics(NamedTuple):
         second = SecondMoments(self.sums[:, :before_x], self.scatter)
         return Moments(masses, self.sums[:, before_x:], second, prepared.frame)
 
-    def lift(self, marginal: Prepared, whole: Prepared, observed: NDArray[np.bool_]) -> Statistics:
-        """The statistics of all features, (m,), from those of the observed ones."""
-        gaussians, frame = whole.kernels.gaussians, whole.frame
-        lifted = lift(whole.structure, self.moments(marginal), gaussians, observed, frame)
-        sums = np.hstack([lifted.second.own, lifted.first])
-        return Statistics(self.gained, self.lost, sums, lifted.second.common)
+
+def merge_pending(one: Pending | None, other: Pending | None) -> Pending | None:
+    """Sums for each pattern, of the samples of both."""
+    if one is None or other is None:
+        return other if one is None else one
+    found = dict(one)
+    for key, sums in other.items():
+        found[key] = found[key] + sums if key in found else sums
+    return found
 
 
 class Summary(NamedTuple):
@@ -149,13 +170,42 @@ class Summarise(Divisible):
         if len(self.blocks) > 1 and not self.target.couples:
             return self.join([part(batch) for part in self.divide()])
         here = slice(self.first, self.first + len(self.blocks))
-        if batch.observed is None:
-            return _sum_up(self.blocks, self.target, batch, batch.X[here])
-        observed = batch.observed[here]
-        marginals = [b.marginal(seen) for b, seen in zip(self.blocks, observed, strict=True)]
-        found = _sum_up(marginals, self.target, batch, batch.X[here])
-        lifted = map(Statistics.lift, found.blocks, marginals, self.blocks, observed)
-        return found._replace(blocks=tuple(lifted))
+        return _sum_up(self.blocks, self.target, batch, batch.X[here])
+
+
+def summarise(
+    source: Source, blocks: tuple[Prepared, ...], target: Target, parallel_map: Mapper
+) -> Summary:
+    """The statistics of all samples of a source."""
+    found = source.fold(Summarise(blocks, target))
+    if all(statistics.pending is None for statistics in found.blocks):
+        return found
+    return found._replace(blocks=_completed(found.blocks, blocks, parallel_map))
+
+
+def _completed(
+    found: Sequence[Statistics], blocks: Sequence[Prepared], parallel_map: Mapper
+) -> tuple[Statistics, ...]:
+    """The statistics with nothing pending: what samples with gaps add, some kernels at a time."""
+    tasks: dict[tuple[int, bytes], dict[bytes, FloatArray]] = {}
+    for r, statistics in enumerate(found):
+        for (pattern, kernels), part in (statistics.pending or {}).items():
+            tasks.setdefault((r, kernels), {})[pattern] = part
+
+    def make(task: tuple[int, bytes]) -> Sums:
+        block, kernels = blocks[task[0]], np.frombuffer(task[1], dtype=np.intp)
+        assert block.gaps is not None
+        return fill(block.structure, block.gaps, block.frame.whitener, tasks[task], kernels)
+
+    sums = [statistics.sums.copy() for statistics in found]
+    scatters = [statistics.scatter for statistics in found]
+    for (r, kernels), whole in zip(tasks, parallel_map(make, list(tasks)), strict=True):
+        sums[r][np.frombuffer(kernels, dtype=np.intp)] += whole.phi
+        scatters[r] = scatters[r] + whole.scatter
+    return tuple(
+        statistics._replace(sums=whole, scatter=scatter, pending=None)
+        for statistics, whole, scatter in zip(found, sums, scatters, strict=True)
+    )
 
 
 def _sum_up(

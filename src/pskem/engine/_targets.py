@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import log_softmax
 
-from pskem.engine._evaluators import Scratch, Terms
+from pskem.engine._evaluators import Pending, Scratch, Terms
 from pskem.engine._exponentials import exp_in_place, softmax_in_place
 from pskem.engine._kernels import Prepared
 from pskem.engine._sources import Tile, cut, tile_size
-from pskem.engine._statistics import Accumulator, Statistics, TileTarget
+from pskem.engine._statistics import Accumulator, Statistics, TileTarget, merge_pending
 from pskem.structures import FloatArray
 
 __all__ = ["Contrast", "DecisionRule", "OwnClass"]
@@ -55,6 +55,7 @@ class _OwnClassSums:
         self.evaluator = block.evaluator(block.log_weights[list(classes)])
         self.sums = np.zeros((len(self.evaluator.active), block.n_rows + len(classes)))
         self.scatter: FloatArray = np.zeros(())
+        self.pending: Pending | None = None
         self.terms: Terms
 
     def evaluate(self, X: FloatArray, bounds: NDArray[np.intp], scratch: Scratch) -> FloatArray:
@@ -67,29 +68,23 @@ class _OwnClassSums:
         W = self.terms.values
         if weights.plus is not None:
             W *= weights.plus.astype(W.dtype, copy=False)
-        self.sums += self.evaluator.collect(self.terms, W)
-        self.scatter = self.scatter + _scatter(self.block, self.terms, weights.balance)
+        found = self.evaluator.collect(self.terms, W, weights.balance)
+        self.sums += found.phi
+        self.scatter = self.scatter + found.scatter
+        self.pending = merge_pending(self.pending, found.pending)
 
     @property
     def statistics(self) -> Statistics:
         (L, K), d = self.block.kernels.weights.shape, self.block.n_rows
         active = self.evaluator.active
         if len(active) == K and len(self.classes) == L:
-            return Statistics(self.sums[:, d:].T, np.zeros(()), self.sums[:, :d], self.scatter)
-        sums, gained = np.zeros((K, d)), np.zeros((L, K))
-        sums[active] = self.sums[:, :d]
+            parts = self.sums[:, d:].T, np.zeros(()), self.sums[:, :d], self.scatter
+            return Statistics(*parts, self.pending)
+        gained = np.zeros((L, K))
         gained[np.ix_(np.array(self.classes, dtype=np.intp), active)] = self.sums[:, d:].T
-        return Statistics(gained, np.zeros(()), sums, self.scatter)
-
-
-def _scatter(block: Prepared, terms: Terms, balance: FloatArray | float) -> FloatArray:
-    """z z' summed over a tile, where the covariance is common to all kernels."""
-    if block.natural.whitener is None:
-        return np.zeros(())
-    if np.isscalar(balance) and balance == 0.0:
-        return np.zeros_like(block.natural.whitener)
-    z = terms.phi[: block.n_rows]
-    return ((z if np.isscalar(balance) else z * balance) @ z.T).astype(np.float64)
+        sums = np.zeros((K, d))
+        sums[active] = self.sums[:, :d]
+        return Statistics(gained, np.zeros(()), sums, self.scatter, self.pending)
 
 
 class DecisionRule(NamedTuple):
@@ -165,6 +160,7 @@ class _EveryClassSums:
         self.sums = np.zeros((K, block.n_rows))
         self.masses = np.zeros((2, len(self.rows)))
         self.scatter: FloatArray = np.zeros(())
+        self.pending: Pending | None = None
         self.alone = np.array_equal(self.rows, np.arange(K))  # one pair for every kernel, in order
         if not self.alone:
             pairs, ones = np.arange(len(self.rows)), np.ones(len(self.rows), dtype=dtype)
@@ -203,11 +199,13 @@ class _EveryClassSums:
             target = target - weights.minus
         shares *= self._spread(target).astype(dtype)
         W = shares if self.alone else self.gather @ shares  # (K, n)
-        self.sums += self.evaluator.collect(self.terms, W)[:, : self.block.n_rows]
-        self.scatter = self.scatter + _scatter(self.block, self.terms, weights.balance)
+        found = self.evaluator.collect(self.terms, W, weights.balance)
+        self.sums += found.phi[:, : self.block.n_rows]
+        self.scatter = self.scatter + found.scatter
+        self.pending = merge_pending(self.pending, found.pending)
 
     @property
     def statistics(self) -> Statistics:
         gained, lost = (np.zeros(self.block.kernels.weights.shape) for _ in range(2))
         gained[self.classes, self.rows], lost[self.classes, self.rows] = self.masses
-        return Statistics(gained, lost, self.sums, self.scatter)
+        return Statistics(gained, lost, self.sums, self.scatter, self.pending)

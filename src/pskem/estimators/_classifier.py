@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from pskem import checks
 from pskem.engine import workers
-from pskem.estimators._prediction import ModelPredictor, all_or_nothing, counted_rows
+from pskem.estimators._input import accept, all_or_nothing, counted_rows
+from pskem.estimators._prediction import ModelPredictor
 from pskem.model import Model
 from pskem.starts import KMeans, Uniform
 from pskem.structures import FloatArray
@@ -331,9 +331,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         settings: Settings,
         before: Model | None,
     ) -> Samples:
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], reset=before is None, order="C"
-        )
+        X, y = accept(self, X, y, reset=before is None)
         check_classification_targets(y)
         X, y, weights = counted_rows(X, y, sample_weight)
         classes, labels = np.unique(y, return_inverse=True)
@@ -358,9 +356,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
                 raise ValueError("sample_weight_val is given, but X_val and y_val are missing.")
             return None
         try:
-            X_val, y_val = validate_data(
-                self, X_val, y_val, dtype=[np.float64, np.float32], reset=False, order="C"
-            )
+            X_val, y_val = accept(self, X_val, y_val, reset=False)
             X_val, y_val, weights = counted_rows(X_val, y_val, weights, "sample_weight_val")
         except ValueError as error:
             raise ValueError(f"X_val and y_val are not accepted. {error}") from None

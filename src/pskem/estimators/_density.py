@@ -8,11 +8,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
 from pskem.engine import workers
-from pskem.estimators._prediction import FittedModel, all_or_nothing, counted_rows, validated
+from pskem.estimators._input import accept, all_or_nothing, counted_rows, validated
+from pskem.estimators._prediction import FittedModel
 from pskem.structures import FloatArray
 from pskem.training import (
     CallbackSupportMixin,
@@ -134,9 +135,7 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         settings = self._settings()
         with all_or_nothing(self):
             before = getattr(self, "model_", None) if settings.warm_start else None
-            X = validate_data(
-                self, X, dtype=[np.float64, np.float32], reset=before is None, order="C"
-            )
+            X = accept(self, X, reset=before is None)
             names = getattr(self, "feature_names_in_", None)
             X, nobody, weights = counted_rows(X, np.zeros(len(X), dtype=np.intp), sample_weight)
             only = np.zeros(1, dtype=np.intp)

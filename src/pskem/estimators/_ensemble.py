@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._prediction import PosteriorMixin, validated
+from pskem.estimators._input import validated
+from pskem.estimators._prediction import PosteriorMixin
 from pskem.structures import FloatArray
 from pskem.training import Partition, draw_seeds
 

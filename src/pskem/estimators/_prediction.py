@@ -2,76 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pskem import checks
 from pskem.engine import workers
+from pskem.estimators._input import TakesGaps, validated
+from pskem.imputation import impute
 from pskem.model import HELD, Block, InformationCriteria, Model
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
 
-__all__ = [
-    "FittedModel",
-    "ModelPredictor",
-    "PosteriorMixin",
-    "all_or_nothing",
-    "counted_rows",
-    "validated",
-]
+__all__ = ["FittedModel", "ModelPredictor", "PosteriorMixin"]
 
 
-@contextmanager
-def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Put back what validation stores of the input, if the fit fails or is interrupted.
-
-    Otherwise an estimator that had been fitted would answer for columns that it does not know.
-    """
-    names = ("n_features_in_", "feature_names_in_")
-    before = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
-    try:
-        yield
-    except BaseException:
-        for name in names:
-            if name in before:
-                setattr(estimator, name, before[name])
-            elif hasattr(estimator, name):
-                delattr(estimator, name)
-        raise
-
-
-def validated(estimator: Any, X: Any) -> FloatArray:
-    """X for a fitted estimator, checked against what it was fitted to."""
-    check_is_fitted(estimator)
-    checked: FloatArray = validate_data(
-        estimator, X, dtype=[np.float64, np.float32], reset=False, order="C"
-    )
-    return checked
-
-
-def counted_rows(
-    X: FloatArray, y: NDArray[Any], sample_weight: Any, name: str = "sample_weight"
-) -> tuple[FloatArray, NDArray[Any], FloatArray | None]:
-    """Validated samples with their weights, without those that have none."""
-    if sample_weight is None:
-        return X, y, None
-    weights = checks.numbers(name, column_or_1d(sample_weight))
-    if len(weights) != len(X):
-        raise ValueError(f"{name} has {len(weights)} entries for {len(X)} samples; give one each.")
-    if (weights < 0.0).any():
-        raise ValueError(f"{name} holds {weights.min():g}; weights must not be negative.")
-    kept = weights > 0.0
-    if not kept.any():
-        raise ValueError(f"{name} is zero for all samples; at least one must count.")
-    return (X, y, weights) if kept.all() else (X[kept], y[kept], weights[kept])
-
-
-class PosteriorMixin:
+class PosteriorMixin(TakesGaps):
     """Decisions from log posterior probabilities.
 
     Needs ``classes_`` and ``predict_log_proba``.
@@ -128,7 +76,7 @@ class PosteriorMixin:
         return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
 
-class FittedModel:
+class FittedModel(TakesGaps):
     """The model of a fitted estimator, and views of it."""
 
     model_: Model
@@ -154,6 +102,43 @@ class FittedModel:
         X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
             return self.model_.log_density(X, parallel_map)
+
+    def impute(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        method: Literal["mean", "draw"] = "mean",
+        random_state: Any = None,
+    ) -> FloatArray:
+        """Fill gaps in with what the model makes of the other features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            Classes of the samples, if they are known. A density ignores it.
+        method : {"mean", "draw"}, default="mean"
+            Conditional means, or draws from the conditional distribution, which vary as the data
+            do: several of them make multiple imputations.
+        random_state : int, RandomState instance or None, default=None
+            For draws.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            Gaps stay in columns that the partition leaves out.
+        """
+        X = validated(self, X)
+        checks.check_choice("method", method, ["mean", "draw"])
+        labels = self._labels_of(X, y)
+        rng = None if method == "mean" else np.random.default_rng(draw_seeds(random_state, 4))
+        with workers(self.n_jobs) as parallel_map:
+            return impute(self.model_, X, labels, rng, parallel_map)
+
+    def _labels_of(self, X: FloatArray, y: Any) -> NDArray[np.intp] | None:
+        """Classes of samples, as places, where a model has classes and they are known."""
+        return None
 
     def _log_likelihood(self, X: Any, y: Any) -> FloatArray:
         """log p(x|c) of the samples' own classes, (n,)."""
@@ -308,6 +293,9 @@ class ModelPredictor(FittedModel, PosteriorMixin):
                 posterior = np.eye(len(self.classes_))[self._known(X, y)]
             return self.model_.responsibilities(X, posterior, parallel_map)
 
+    def _labels_of(self, X: FloatArray, y: Any) -> NDArray[np.intp] | None:
+        return None if y is None else self._known(X, y)
+
     def _known(self, X: FloatArray, y: Any) -> NDArray[np.intp]:
         if y is None:
             raise ValueError("y is missing: the classes of the samples are needed here.")
@@ -332,8 +320,7 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            Features that the partition leaves out are NaN; fill them before predicting, which
-            accepts no NaN.
+            Features that the partition leaves out are NaN.
         y : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from pskem import checks
 from pskem.blocks import partition_features
 from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._prediction import ModelPredictor, all_or_nothing, counted_rows
+from pskem.estimators._input import accept, all_or_nothing, counted_rows
+from pskem.estimators._prediction import ModelPredictor
 from pskem.estimators._selection import (
     SHRINKAGE_FACTORS,
     Candidate,
@@ -154,7 +154,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         self._check_parameters()
         with all_or_nothing(self):
             given = X, y
-            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+            X, y = accept(self, X, y, reset=True)
             check_classification_targets(y)
             (seed,) = draw_seeds(self.random_state)
             base = self._base(seed)

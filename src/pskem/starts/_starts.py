@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -19,7 +20,8 @@ from pskem.engine import (
     serial_map,
 )
 from pskem.starts._base import FAR, WIDE, BlockSamples, StartMethod, Wanted, check_size
-from pskem.starts._lloyd import lloyd, nearest
+from pskem.starts._lloyd import centroids, lloyd, nearest
+from pskem.starts._seeding import seeds_among_gaps
 from pskem.structures import FloatArray, Structure
 
 __all__ = [
@@ -154,7 +156,9 @@ class KDTree:
             cells.sort(key=len)
             cell = cells.pop()
             part = np.round(seen.points[cell], DIGITS)
-            order = np.argsort(part[:, np.ptp(part, axis=0).argmax()], kind="stable")
+            low = np.fmin.reduce(part, axis=0, initial=np.inf)
+            widths = np.fmax.reduce(part, axis=0, initial=-np.inf) - low
+            order = np.argsort(part[:, widths.argmax()], kind="stable")  # gaps come last
             half = (len(cell) + 1) // 2
             cells += [cell[order[:half]], cell[order[half:]] if len(cell) > 1 else cell]
         owners = np.empty(len(seen.points), dtype=np.intp)
@@ -190,11 +194,11 @@ class UnsupervisedEM:
         kernels = kernels._replace(weights=np.full((1, K), 1.0 / K))
         X, bounds = np.ascontiguousarray(seen.points.T), np.array([0, len(seen.points)])
         source = ArraySource([X], bounds, serial_map, seen.weights)
+        ready = partial(prepare, structure, dtype=X.dtype, patterns=source.patterns[0])
         for _ in range(self.passes):
             step = em_pass(structure, source, [kernels], [Regulariser(NARROWEST_START)], serial_map)
             (kernels,) = step.kernels
-        W = expectation(prepare(structure, kernels, X.dtype), X, bounds).responsibilities
-        W = W * seen.counted
+        W = expectation(ready(kernels), X, bounds).responsibilities * seen.counted
         shares = np.array([W[:, seen.labels == j].sum(axis=1) for j in range(seen.n_classes)])
         return kernels._replace(weights=_mixed(shares))
 
@@ -299,7 +303,10 @@ def as_start(name: str, value: Any) -> StartMethod:
 
 
 def _mean(points: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Mean of points (n, m), each with its weight: (m,)."""
+    """Mean of points (n, m), each with its weight: (m,). Zero for what no point has."""
+    if np.isnan(points).any():
+        together = np.zeros(len(points), dtype=np.intp)
+        return centroids(points, together, np.zeros((1, points.shape[1])), weights)[0]
     return np.asarray(np.average(points, axis=0, weights=weights))
 
 
@@ -313,14 +320,19 @@ def _seeds(
     """K points by k-means++ (Arthur & Vassilvitskii, 2007), perhaps refined: (K, m)."""
     if refine and K == 1:
         return _mean(points, weights)[None]
-    distinct = np.unique(points, axis=0)
+    gaps = np.isnan(points)
+    filled = np.where(gaps, _mean(points, weights), points) if gaps.any() else points
+    distinct = np.unique(filled, axis=0)
     if len(distinct) <= K:
         return distinct[np.arange(K) % len(distinct)]
-    # scikit-learn's clustering takes 0.2 s to import, which `import pskem` should not cost.
-    from sklearn.cluster import kmeans_plusplus
+    if gaps.any():
+        centres = filled[seeds_among_gaps(points, filled, weights, K, rng)]
+    else:
+        # scikit-learn's clustering takes 0.2 s to import, which `import pskem` should not cost.
+        from sklearn.cluster import kmeans_plusplus
 
-    seed = int(rng.integers(2**31 - 1))
-    centres, _ = kmeans_plusplus(points, K, sample_weight=weights, random_state=seed)
+        seed = int(rng.integers(2**31 - 1))
+        centres, _ = kmeans_plusplus(points, K, sample_weight=weights, random_state=seed)
     return lloyd(points, np.asarray(centres), weights) if refine else np.asarray(centres)
 
 
@@ -344,6 +356,11 @@ def _from_owners(
     All have the pooled covariance about the means, and classes have weight where their samples are.
     """
     residual, counted = seen.points - means[owners], seen.counted
+    gaps = np.isnan(residual)
+    if gaps.any():
+        # As wide in each feature as the samples that have it; correlations are weaker for gaps.
+        share = counted @ ~gaps / counted.sum()
+        residual = np.where(gaps, 0.0, residual) / np.sqrt(np.where(share > 0.0, share, 1.0))
     weighted = residual if seen.weights is None else residual * counted[:, None]
     within = residual.T @ weighted / counted.sum()
     covariances = structure.storage.compact(np.broadcast_to(within, (len(means), *within.shape)))

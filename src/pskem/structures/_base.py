@@ -28,6 +28,7 @@ __all__ = [
     "Gaussians",
     "Natural",
     "SecondMoments",
+    "Separable",
     "Storage",
     "Structure",
     "WithoutPhi",
@@ -113,6 +114,18 @@ class WithoutPhi(Protocol):
         ...
 
 
+class Separable(Protocol):
+    """Covariances of features that are uncorrelated within a kernel, as variances."""
+
+    def variances(self, covariances: FloatArray, m: int) -> FloatArray:
+        """The variances of m features, (K, m)."""
+        ...
+
+    def from_variances(self, variances: FloatArray) -> FloatArray:
+        """The covariances closest to those with these variances, (K, m)."""
+        ...
+
+
 class Storage(Protocol):
     """How the covariances of K kernels in m features are kept in an array."""
 
@@ -168,6 +181,11 @@ class Structure(Protocol):
     @property
     def without_phi(self) -> WithoutPhi | None:
         """Products without phi, where the structure has them."""
+        ...
+
+    @property
+    def separable(self) -> Separable | None:
+        """Covariances as variances, where features are uncorrelated within a kernel."""
         ...
 
     def restrict(self, observed: NDArray[np.bool_]) -> Structure:

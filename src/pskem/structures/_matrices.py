@@ -20,7 +20,7 @@ from pskem.structures._base import (
 )
 from pskem.structures._storage import CommonMatrix, Matrices
 
-__all__ = ["Full", "Tied"]
+__all__ = ["Full", "Tied", "upper_triangle"]
 
 _NOTHING = np.zeros(())
 
@@ -60,7 +60,7 @@ def _factor(covariances: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @cache
-def _upper_triangle(m: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def upper_triangle(m: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Row and column indices of the pairs a <= b, in the order of the rows of phi; read-only."""
     rows, columns = np.triu_indices(m)
     rows.flags.writeable = columns.flags.writeable = False
@@ -76,7 +76,7 @@ class QuadraticForms:
 
     def evaluate(self, theta: FloatArray, X: FloatArray, out: FloatArray) -> None:
         m = len(X)
-        a, b = _upper_triangle(m)
+        a, b = upper_triangle(m)
         A = np.zeros((m, m), dtype=theta.dtype)
         for row, values in zip(theta, out, strict=True):
             A[a, b] = row[:-m]
@@ -86,7 +86,7 @@ class QuadraticForms:
 
     def collect(self, W: FloatArray, X: FloatArray) -> FloatArray:
         m = len(X)
-        a, b = _upper_triangle(m)
+        a, b = upper_triangle(m)
         result = np.empty((len(W), len(a) + m), dtype=X.dtype)
         for w, row in zip(W, result, strict=True):
             weighted = w * X
@@ -103,6 +103,7 @@ class Full:
     common_scale: ClassVar[bool] = False
     storage: ClassVar[Matrices] = Matrices()
     without_phi: ClassVar[WithoutPhi] = QuadraticForms()
+    separable: ClassVar[None] = None
 
     def restrict(self, observed: NDArray[np.bool_]) -> Full:
         return self
@@ -115,7 +116,7 @@ class Full:
         root, log_det = _factor(covariances)  # root: (K, m, m) with root' root = P^-1
         precision = root.swapaxes(1, 2) @ root
         linear = np.matmul(precision, means[:, :, None])[:, :, 0]
-        a, b = _upper_triangle(m)
+        a, b = upper_triangle(m)
         # -1/2 x' P^-1 x: each off-diagonal pair stands once in phi and twice in the form.
         quadratic = precision[:, a, b] * np.where(a == b, -0.5, -1.0)
         constant = -0.5 * ((means * linear).sum(axis=1) + log_det + m * LOG_2PI)
@@ -135,19 +136,19 @@ class Full:
         out[row : row + m] = X
 
     def products(self, counts: FloatArray, a: FloatArray, b: FloatArray) -> SecondMoments:
-        i, j = _upper_triangle(a.shape[1])
+        i, j = upper_triangle(a.shape[1])
         own = a[:, i] * b[:, j]
         if a is not b:
             own = 0.5 * (own + a[:, j] * b[:, i])
         return SecondMoments(counts[:, None] * own, _NOTHING)
 
     def spread(self, counts: FloatArray, covariances: FloatArray, m: int) -> SecondMoments:
-        a, b = _upper_triangle(m)
+        a, b = upper_triangle(m)
         return SecondMoments(counts[:, None] * covariances[:, a, b], _NOTHING)
 
     def gather(self, counts: FloatArray, moments: SecondMoments, m: int) -> FloatArray:
         packed = moments.own / counts[:, None]
-        a, b = _upper_triangle(m)
+        a, b = upper_triangle(m)
         covariances = np.empty((len(packed), m, m))
         covariances[:, a, b] = packed
         covariances[:, b, a] = packed
@@ -170,6 +171,7 @@ class Tied:
     common_scale: ClassVar[bool] = False
     storage: ClassVar[CommonMatrix] = CommonMatrix()
     without_phi: ClassVar[None] = None
+    separable: ClassVar[None] = None
 
     def restrict(self, observed: NDArray[np.bool_]) -> Tied:
         return self

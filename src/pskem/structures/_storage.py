@@ -83,6 +83,12 @@ class Variances:
     def select(self, covariances: FloatArray, features: NDArray[Any]) -> FloatArray:
         return covariances[:, features]
 
+    def variances(self, covariances: FloatArray, m: int) -> FloatArray:
+        return covariances
+
+    def from_variances(self, variances: FloatArray) -> FloatArray:
+        return variances
+
 
 class Variance:
     """One variance for each kernel: (K,)."""
@@ -106,3 +112,9 @@ class Variance:
 
     def select(self, covariances: FloatArray, features: NDArray[Any]) -> FloatArray:
         return covariances
+
+    def variances(self, covariances: FloatArray, m: int) -> FloatArray:
+        return np.broadcast_to(covariances[:, None], (len(covariances), m))
+
+    def from_variances(self, variances: FloatArray) -> FloatArray:
+        return variances.mean(axis=1)

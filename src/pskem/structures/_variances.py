@@ -15,6 +15,7 @@ from pskem.structures._base import (
     Floored,
     Natural,
     SecondMoments,
+    Separable,
 )
 from pskem.structures._storage import Variance, Variances
 
@@ -44,6 +45,7 @@ class Diagonal:
     common_scale: ClassVar[bool] = False
     storage: ClassVar[Variances] = Variances()
     without_phi: ClassVar[None] = None
+    separable: ClassVar[Separable] = storage
 
     def restrict(self, observed: NDArray[np.bool_]) -> Diagonal:
         return self
@@ -81,6 +83,7 @@ class Spherical:
     common_scale: ClassVar[bool] = True
     storage: ClassVar[Variance] = Variance()
     without_phi: ClassVar[None] = None
+    separable: ClassVar[Separable] = storage
 
     def restrict(self, observed: NDArray[np.bool_]) -> Spherical:
         return self

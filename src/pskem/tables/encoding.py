@@ -46,11 +46,12 @@ def make_encoder(
     ica: bool = False,
     random_state: int | None = None,
 ) -> Pipeline:
-    """Make an unfitted encoder: impute, one-hot encode and scale, or the paper's image features.
+    """Make an unfitted encoder: one-hot encode and scale, or the paper's image features.
 
     ``image_set`` is the name of an image set, if the columns are pixels. ``pca`` principal
     components are kept; None keeps all features of a table, and the paper's number for images.
     With ``ica``, independent components of these are the features; ``random_state`` is for them.
+    Gaps stay gaps, except before components, which are sums over all features.
     """
     unmix = [("ica", IndependentComponents(random_state=random_state))] if ica else []
     if image_set in IMAGES:
@@ -60,7 +61,8 @@ def make_encoder(
     from sklearn.decomposition import PCA
     from sklearn.preprocessing import StandardScaler
 
-    steps = [("columns", _encode_columns(columns)), ("scale", StandardScaler())]
+    mixed = pca is not None or ica
+    steps = [("columns", _encode_columns(columns, fill=mixed)), ("scale", StandardScaler())]
     if pca is not None:
         steps.append(("pca", PCA(pca, svd_solver="full")))
     return Pipeline([*steps, *unmix])
@@ -87,7 +89,7 @@ def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, NDArray[Any]]:
     return fitted, np.asarray(fitted[place:].fit_transform(features))
 
 
-def _encode_columns(columns: Columns) -> Any:
+def _encode_columns(columns: Columns, fill: bool) -> Any:
     """Encode numbers together and each category separately, so that its features are known."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -100,11 +102,12 @@ def _encode_columns(columns: Columns) -> Any:
         max_categories=MAX_CATEGORIES,
         sparse_output=False,
     )
-    fill = SimpleImputer(strategy="constant", fill_value=MISSING)
-    category = Pipeline([("fill", fill), ("encode", encode)])
+    missing = SimpleImputer(strategy="constant", fill_value=MISSING)
+    category = Pipeline([("fill", missing), ("encode", encode)])
     parts = [(f"{CATEGORY}{name}", category, [name]) for name in columns.categorical]
     if columns.numeric:
-        parts.insert(0, ("numbers", SimpleImputer(strategy="median"), columns.numeric))
+        numbers = SimpleImputer(strategy="median") if fill else "passthrough"
+        parts.insert(0, ("numbers", numbers, columns.numeric))
     return ColumnTransformer(parts, verbose_feature_names_out=False)
 
 

@@ -24,7 +24,8 @@ class Verdict(NamedTuple):
 
 
 def _ready(model: Model, source: Source) -> list[Prepared]:
-    return [block.prepared(source.dtype) for block in model.blocks]
+    pairs = zip(model.blocks, source.patterns, strict=True)
+    return [block.prepared(source.dtype, patterns) for block, patterns in pairs]
 
 
 def _likelihoods(blocks: Sequence[Prepared], batch: Batch) -> FloatArray:

@@ -7,10 +7,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine import CHUNK
+from pskem.engine import CHUNK, pattern_keys
 from pskem.structures import FloatArray
 
-__all__ = ["ENOUGH_FOR_DEPENDENCE", "Rows", "canonical_order", "distinct", "representative"]
+__all__ = [
+    "ENOUGH_FOR_DEPENDENCE",
+    "Rows",
+    "canonical_order",
+    "distinct",
+    "representative",
+    "together",
+]
 
 #: Samples that are enough to learn how features hang together.
 ENOUGH_FOR_DEPENDENCE = 20_000
@@ -63,6 +70,14 @@ def distinct(X: FloatArray, labels: NDArray[np.intp], weights: FloatArray | None
     sums = np.add.reduceat(counts, first)
     sums /= min(1.0, float(sums.mean()))
     return Rows(order[first], None if (sums == 1.0).all() else sums)
+
+
+def together(rows: Rows, X: FloatArray, labels: NDArray[np.intp]) -> Rows:
+    """The same rows, in each class those with the same gaps next to each other."""
+    X = X[rows.places]
+    if not np.isnan(X).any():
+        return rows
+    return rows.at(np.lexsort((*pattern_keys(X.T), labels[rows.places])))
 
 
 def canonical_order(X: FloatArray, labels: NDArray[np.intp]) -> NDArray[np.intp]:

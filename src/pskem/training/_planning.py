@@ -24,7 +24,13 @@ from pskem.model import Model
 from pskem.starts import StartMethod
 from pskem.structures import FloatArray, Structure
 from pskem.training._initial import Fixed, check_start, fixed_from, given_sizes
-from pskem.training._order import ENOUGH_FOR_DEPENDENCE, Rows, distinct, representative
+from pskem.training._order import (
+    ENOUGH_FOR_DEPENDENCE,
+    Rows,
+    distinct,
+    representative,
+    together,
+)
 from pskem.training._settings import Settings
 
 __all__ = [
@@ -183,9 +189,10 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
 def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     """The samples of a plan, in batches."""
     X, labels, L = samples.X, samples.labels, len(samples.classes)
-    rows, held_out = plan.rows, plan.held_out
+    rows, held_out = together(plan.rows, X, labels), plan.held_out
     source = ArraySource.arrange(X, labels, rows.places, plan.blocks, L, parallel_map, rows.weights)
-    coordinates = measure(source, plan.structure.common_scale)
+    measured = measure(source, plan.structure.common_scale)
+    coordinates = [block.coordinates for block in measured]
     for features, frame in zip(plan.blocks, coordinates, strict=True):
         extreme = (frame.scale < SMALLEST_SCALE) | (frame.scale > LARGEST_SCALE)
         if extreme.any():
@@ -201,14 +208,14 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     holdout = None
     if validation is not None:
         X_val, y_val, counted = validation
-        seen = distinct(X_val, y_val, counted)
+        seen = together(distinct(X_val, y_val, counted), X_val, y_val)
         X_val, y_val = X_val[seen.places], y_val[seen.places]
         pairs = zip(plan.blocks, coordinates, strict=True)
         parts = [locate(X_val, *pair) for pair in pairs]
         bounds = np.searchsorted(y_val, np.arange(L + 1)).astype(np.intp)
         holdout = ArraySource(parts, bounds, parallel_map, seen.weights)
     watched = samples.validation is not None or plan.early_stopping
-    volumes = rows.total * np.array([frame.log_volume for frame in coordinates])
+    volumes = np.array([block.log_volume for block in measured])
     return Data(source.standardise(coordinates), coordinates, volumes, holdout, watched)
 
 

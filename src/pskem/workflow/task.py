@@ -104,8 +104,11 @@ class Task(NamedTuple):
         if not present.all():
             remarks.append(f"{int((~present).sum()):,} row(s) without a class are left out.")
         gaps = int(X[columns.numeric].isna().to_numpy().sum())
-        if gaps:
-            remarks.append(f"{gaps:,} missing value(s) are filled in.")
+        if gaps and (pca is not None or ica):
+            remarks.append(
+                f"{gaps:,} missing value(s) are filled with the median of their column: components"
+                " need all values. Without --pca and --ica they would stay gaps."
+            )
         if (pca is not None or ica) and columns.categorical:
             kind = "Principal" if pca is not None else "Independent"
             remarks.append(

@@ -1,0 +1,88 @@
+"""What estimators accept as samples, and the checks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from pskem import checks
+from pskem.structures import FloatArray
+
+__all__ = ["TakesGaps", "accept", "all_or_nothing", "counted_rows", "validated"]
+
+
+def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
+    """X, and y if it is given, as arrays: numbers, with NaN where they are missing.
+
+    With ``reset`` the estimator learns the number and the names of the features; without, they
+    must be as it knows them.
+    """
+    if hasattr(X, "dtypes") and hasattr(X, "notna"):  # pandas, whose NA is no number
+        objects = any(getattr(column, "kind", "") == "O" for column in X.dtypes)
+        X = X.where(X.notna(), np.nan) if objects else X
+    return validate_data(
+        estimator,
+        X,
+        *y,
+        dtype=[np.float64, np.float32],
+        ensure_all_finite="allow-nan",
+        reset=reset,
+        order="C",
+    )
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Put back what validation stores of the input, if the fit fails or is interrupted.
+
+    Otherwise an estimator that had been fitted would answer for columns that it does not know.
+    """
+    names = ("n_features_in_", "feature_names_in_")
+    before = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            if name in before:
+                setattr(estimator, name, before[name])
+            elif hasattr(estimator, name):
+                delattr(estimator, name)
+        raise
+
+
+def validated(estimator: Any, X: Any) -> FloatArray:
+    """X for a fitted estimator, checked against what it was fitted to."""
+    check_is_fitted(estimator)
+    checked: FloatArray = accept(estimator, X, reset=False)
+    return checked
+
+
+def counted_rows(
+    X: FloatArray, y: NDArray[Any], sample_weight: Any, name: str = "sample_weight"
+) -> tuple[FloatArray, NDArray[Any], FloatArray | None]:
+    """Validated samples with their weights, without those that have none."""
+    if sample_weight is None:
+        return X, y, None
+    weights = checks.numbers(name, column_or_1d(sample_weight))
+    if len(weights) != len(X):
+        raise ValueError(f"{name} has {len(weights)} entries for {len(X)} samples; give one each.")
+    if (weights < 0.0).any():
+        raise ValueError(f"{name} holds {weights.min():g}; weights must not be negative.")
+    kept = weights > 0.0
+    if not kept.any():
+        raise ValueError(f"{name} is zero for all samples; at least one must count.")
+    return (X, y, weights) if kept.all() else (X[kept], y[kept], weights[kept])
+
+
+class TakesGaps:
+    """An estimator whose X may have gaps (NaN)."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # that of scikit-learn's base
+        tags.input_tags.allow_nan = True
+        return tags

@@ -1,0 +1,90 @@
+"""What a model makes of missing cells: their mean given the others, or draws."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from pskem.engine import CHUNK, Mapper, locate
+from pskem.model import Block, Model
+from pskem.structures import FloatArray, conditional
+
+__all__ = ["impute"]
+
+
+def impute(
+    model: Model,
+    X: FloatArray,
+    labels: NDArray[np.intp] | None,
+    rng: np.random.Generator | None,
+    parallel_map: Mapper,
+) -> FloatArray:
+    """X (N, M) with gaps filled in, by conditional means or, with a generator, by draws.
+
+    Classes are those of the labels (N,) or, without them, as probable as the density makes them;
+    block weights, which are for decisions, do not enter. Columns of no block keep their gaps.
+    """
+    filled = X.copy()
+    rows = np.flatnonzero(np.isnan(X).any(axis=1))
+    for low in range(0, len(rows), CHUNK):
+        some = rows[low : low + CHUNK]
+        known = None if labels is None else labels[some]
+        filled[some] = _fill(model, X[some], known, rng, parallel_map)
+    return filled
+
+
+def _fill(
+    model: Model,
+    X: FloatArray,
+    labels: NDArray[np.intp] | None,
+    rng: np.random.Generator | None,
+    parallel_map: Mapper,
+) -> FloatArray:
+    L = len(model.classes)
+    if labels is None:
+        joint = model.log_likelihood(X, parallel_map).sum(axis=1) + model.log_priors
+        posterior = softmax(joint, axis=1)
+        if rng is not None:
+            posterior = np.eye(L)[_draw(posterior, rng)]
+    else:
+        posterior = np.eye(L)[labels]
+    shares = model.responsibilities(X, posterior, parallel_map)
+    filled = X.copy()
+    for block, share in zip(model.blocks, shares, strict=True):
+        chosen = share
+        if rng is not None:
+            chosen = np.eye(share.shape[1])[_draw(share, rng)]
+        filled[:, block.features] = _fill_block(block, X, chosen, rng)
+    return filled
+
+
+def _draw(shares: FloatArray, rng: np.random.Generator) -> NDArray[np.intp]:
+    """One column for each row of shares (n, K), which sum to one."""
+    cumulative = np.cumsum(shares, axis=1)
+    places: NDArray[np.intp] = (
+        rng.random((len(shares), 1)) * cumulative[:, -1:] >= cumulative
+    ).sum(axis=1)
+    return places
+
+
+def _fill_block(
+    block: Block, X: FloatArray, shares: FloatArray, rng: np.random.Generator | None
+) -> FloatArray:
+    """The columns of a block, (n, m), of samples that belong to its kernels by shares (n, K)."""
+    local = locate(X, block.features, block.coordinates).T.astype(np.float64)  # (n, m)
+    gaps = np.isnan(local)
+    filled = X[:, block.features].copy()
+    patterns, which = np.unique(gaps, axis=0, return_inverse=True)
+    for v, pattern in enumerate(patterns):
+        if not pattern.any():
+            continue
+        rows = np.flatnonzero(which.reshape(-1) == v)
+        slope, offset, left = conditional(block.structure, block.kernels.gaussians, ~pattern)
+        means = np.einsum("kqp,np->nkq", slope, local[np.ix_(rows, ~pattern)]) + offset
+        values = np.einsum("nk,nkq->nq", shares[rows], means)
+        if rng is not None:
+            roots = np.linalg.cholesky(left)[shares[rows].argmax(axis=1)]
+            values += np.einsum("nab,nb->na", roots, rng.standard_normal(values.shape))
+        filled[np.ix_(rows, pattern)] = values * block.scale[pattern] + block.shift[pattern]
+    return filled
