@@ -405,3 +405,118 @@ def test_weights_and_class_weights_reach_the_model(tmp_path, capsys, rng):
     w = pskem.load(tmp_path / "b.pskem")
     np.testing.assert_allclose(priors["b"], [0.5, 0.5], rtol=1e-12)
     assert w.n_features_in_ == 2
+
+
+@pytest.fixture
+def shifted(tmp_path, rng):
+    """A model of three classes, and a table in which they are otherwise frequent."""
+
+    def table(name, n, priors):
+        y = rng.choice(3, size=n, p=priors)
+        corners = 1.5 * np.array([[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]])
+        frame = pd.DataFrame(corners[y] + rng.standard_normal((n, 2)), columns=["a", "b"])
+        frame.assign(kind=np.array(["x", "y", "z"])[y]).to_csv(tmp_path / name, index=False)
+
+    table("train.csv", 1500, [0.5, 0.3, 0.2])
+    table("new.csv", 1200, [0.1, 0.2, 0.7])
+    model = str(tmp_path / "m.pskem")
+    assert run(["fit", str(tmp_path / "train.csv"), "-t", "kind", "-o", model, "-q"]) == 0
+    return tmp_path
+
+
+def predicted(folder, *options):
+    output = folder / "out.csv"
+    given = [str(folder / "m.pskem"), str(folder / "new.csv"), "-o", str(output), "--overwrite"]
+    assert run(["predict", *given, "--proba", *options]) == 0
+    return pd.read_csv(output, keep_default_na=False)
+
+
+def test_predictions_under_other_priors(shifted, capsys):
+    plain_proba = predicted(shifted)[["p(x)", "p(y)", "p(z)"]].to_numpy()
+    trained = pskem.load(shifted / "m.pskem")[-1].class_prior_
+    (shifted / "priors.csv").write_text("class,prior\nz,0.7\nx,0.1\ny,0.2\n")
+    given = predicted(shifted, "--priors", str(shifted / "priors.csv"))
+    expected = plain_proba * [0.1, 0.2, 0.7] / trained
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(given[["p(x)", "p(y)", "p(z)"]], expected, atol=1e-6)
+    uniform = predicted(shifted, "--priors", "uniform")
+    assert (uniform["prediction"] == "x").mean() < 0.5
+    capsys.readouterr()
+    estimated = predicted(shifted, "--priors", "estimate")
+    told = capsys.readouterr().err
+    assert "Estimated priors: x 0." in told
+    truth = pd.read_csv(shifted / "new.csv")["kind"]
+    better = (estimated["prediction"] == truth).mean()
+    assert better > (predicted(shifted)["prediction"] == truth).mean()
+
+
+def test_rows_that_get_no_class_say_why(shifted):
+    rows = pd.read_csv(shifted / "new.csv")
+    rows.loc[:4, ["a", "b"]] = 50.0
+    rows.to_csv(shifted / "new.csv", index=False)
+    found = predicted(shifted, "--reject", "0.7", "--outliers", "0.01")
+    assert list(found.columns) == ["prediction", "rejected", "p(x)", "p(y)", "p(z)"]
+    assert set(found["rejected"][:5]) == {"outlier"}
+    assert set(found["rejected"]) == {"", "uncertain", "outlier"}
+    assert ((found["prediction"] == "") == (found["rejected"] != "")).all()
+    sure = found[["p(x)", "p(y)", "p(z)"]].max(axis=1)
+    assert (sure[found["rejected"] == "uncertain"] < 0.7).all()
+    again = predicted(shifted, "--reject", "0.0")  # replaces earlier predictions
+    assert set(again["rejected"]) == {""}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("class,prior\nx,0.5\ny,0.5\n", "lacks 'z'"),
+        ("class,prior\nx,0.5\ny,0.25\nz,0.25\nw,0\n", "names 'w'"),
+        ("class,prior\nx,0.5\nx,0.25\nz,0.25\n", "several rows for the class 'x'"),
+        ("class,prior\nx,0.9\ny,0.9\nz,0.9\n", "sum"),
+        ("kind,prior\nx,1\n", "there is no 'class'"),
+    ],
+)
+def test_priors_that_do_not_fit_the_model_are_refused(shifted, content, message, capsys):
+    (shifted / "priors.csv").write_text(content)
+    given = [str(shifted / "m.pskem"), str(shifted / "new.csv"), "-o", str(shifted / "o.csv")]
+    assert run(["predict", *given, "--priors", str(shifted / "priors.csv")]) != 0
+    assert message in capsys.readouterr().err
+    assert not (shifted / "o.csv").exists()
+
+
+def test_priors_cannot_be_estimated_from_stdin(shifted, capsys):
+    assert run(["predict", str(shifted / "m.pskem"), "-", "--priors", "estimate"]) != 0
+    assert "stdin" in capsys.readouterr().err
+
+
+def test_outliers_need_rows_that_were_held_out(capsys, tmp_path):
+    small = tmp_path / "small.csv"
+    frame = pd.DataFrame(load_iris().data, columns=list("abcd")).assign(kind=load_iris().target)
+    frame.to_csv(small, index=False)
+    made = tmp_path / "small.pskem"
+    assert run(["fit", str(small), "-t", "kind", "-o", str(made), "-q"]) == 0
+    capsys.readouterr()
+    assert run(["predict", str(made), str(small), "--outliers", "0.01"]) != 0
+    assert "--early-stopping" in capsys.readouterr().err
+
+
+def test_rows_without_a_class_are_learnt_from_if_asked(tmp_path, rng, capsys):
+    y = rng.integers(2, size=300)
+    X = rng.standard_normal((300, 4)) + 3.0 * y[:, None]
+    kind = np.where(np.arange(300) < 10, np.where(y == 0, "x", "y"), "")
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=kind)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    given = [str(tmp_path / "t.csv"), "-t", "kind", "--validation-fraction", "0"]
+    for name, options in [("with", ["--unlabelled"]), ("without", [])]:
+        path = tmp_path / f"{name}.pskem"
+        assert run(["fit", *given, "-o", str(path), *options]) == 0
+        told = capsys.readouterr()
+        assert ("learnt from as well" in told.err) == bool(options)
+        fitted = pskem.load(path)[-1]
+        assert fitted.classes_.tolist() == ["x", "y"]
+        assert f"{300 if options else 10} to train" in told.out
+    right = pskem.load(tmp_path / "with.pskem").predict(frame[list("abcd")]) == np.where(
+        y == 0, "x", "y"
+    )
+    assert right.mean() > 0.97
+    tuned = ["tune", *given[:3], "-o", str(tmp_path / "tuned.pskem"), "--unlabelled"]
+    assert run([*tuned, "--seconds", "2", "--folds", "2"]) == 0

@@ -37,7 +37,7 @@ def started(X, y, K, start, covariance_type="full", fixed=Fixed(), seed=0):  # n
     method = STARTS[start] if isinstance(start, str) else start
     order, L = canonical_order(X, y), int(y.max()) + 1
     source = ArraySource.arrange(X, y, order, [np.arange(X.shape[1])], L, serial_map)
-    coordinates = [block.coordinates for block in measure(source, structure.common_scale)]
+    coordinates = measure(source, structure.common_scale)
     source = source.standardise(coordinates)
     rng = np.random.default_rng(seed)
     (view,) = look(source, coordinates, [K], [rng if method.is_random else None])
@@ -128,7 +128,7 @@ def test_blocks_with_the_same_data_start_differently(labelled):
 def test_noise_of_rounding_is_no_variation(rng):
     X = np.vstack([1e9 * (1 + 2e-16 * rng.integers(-1, 2, 50)), np.full(50, 0.1), np.arange(50)])
     source = ArraySource([X.astype(float)], np.array([0, 50]), serial_map)
-    ((coordinates, _),) = measure(source)
+    (coordinates,) = measure(source)
     np.testing.assert_allclose(coordinates.scale, [1.0, 1.0, np.arange(50).std()])
     np.testing.assert_allclose(coordinates.shift, [1e9, 0.1, 24.5])
 

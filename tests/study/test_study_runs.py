@@ -225,7 +225,7 @@ def test_scalers_see_the_training_rows_alone(tmp_path):
 def test_both_models_of_the_mda_study_start_from_the_same_kernels(rng):
     X = rng.standard_normal((200, 4))
     source = ArraySource([X.T.copy()], np.array([0, 100, 200]), serial_map)
-    coordinates = [block.coordinates for block in measure(source)]
+    coordinates = measure(source)
     (view,) = look(source.standardise(coordinates), coordinates, [5], [None])
     full, tied = (
         initialise(

@@ -227,7 +227,8 @@ def test_progress_bar_on_a_terminal(monkeypatch):
         """The second start after so many passes, with two blocks."""
         trace = np.tile([-10.0, -20.0], (passes, 1))
         scores, converged = np.full(passes, 0.875), np.zeros(2, dtype=bool)
-        return State(1, None, (), (), trace, scores, converged, None, (), passes, "")
+        made = trace, trace.sum(axis=1), scores, converged
+        return State(1, None, (), (), *made, None, (), passes, "")
 
     monkeypatch.setenv("COLUMNS", "120")
     stream = Terminal()

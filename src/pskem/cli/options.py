@@ -97,6 +97,11 @@ learning_options = stack(
         metavar="COLUMN",
         help="Column that says how often each row counts; it is no feature.",
     ),
+    click.option(
+        "--unlabelled",
+        is_flag=True,
+        help="Learn from rows without a class as well: the target column may have empty cells.",
+    ),
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out; repeatable."),
     click.option(
         "--categorical",
@@ -148,9 +153,9 @@ model_options = stack(
         Numbers(int),
         "-r",
     ),
-    _parameter("partition", "How features are dealt out.", click.Choice(ARRANGEMENTS)),
+    _parameter("partition", "How features are dealt out.", click.Choice(["auto", *ARRANGEMENTS])),
     _parameter("covariance_type", "Form of the kernels.", click.Choice(list(STRUCTURES))),
-    _parameter("init", "Where EM starts.", click.Choice(list(STARTS))),
+    _parameter("init", "Where EM starts.", click.Choice(["auto", *STARTS])),
     _parameter("init_range", "Range of the means of the random start.", float, nargs=2),
     _parameter("init_scale", "Standard deviation of the random start's kernels.", float),
     _parameter("own_mass", "Share of a class's weight that its own kernels start with.", float),

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pskem.cli.console import remark
 from pskem.cli.options import model_argument, overwrite_option, set_options
 
 
@@ -15,7 +16,8 @@ from pskem.cli.options import model_argument, overwrite_option, set_options
 Examples:
   pskem predict flowers.pskem new.csv -o labels.csv
   pskem predict flowers.pskem new.parquet -o labels.parquet --proba --keep id
-  cat new.csv | pskem predict flowers.pskem - > labels.csv"""
+  cat new.csv | pskem predict flowers.pskem - > labels.csv
+  pskem predict patients.pskem new.csv --priors estimate --reject 0.9 -o labels.csv"""
 )
 @model_argument
 @click.argument("data")
@@ -27,6 +29,25 @@ Examples:
 )
 @overwrite_option
 @click.option("--proba", is_flag=True, help="A column of probabilities for every class, too.")
+@click.option(
+    "--priors",
+    metavar="uniform|estimate|FILE",
+    help="How frequent the classes are in DATA: all alike, estimated from its rows, or as a table"
+    " with the columns class and prior says.  [default: as in the training]",
+)
+@click.option(
+    "--reject",
+    type=click.FloatRange(0.0, 1.0),
+    metavar="PROBABILITY",
+    help="Name no class that is less probable; a column says why.",
+)
+@click.option(
+    "--outliers",
+    type=click.FloatRange(0.0, 1.0),
+    metavar="SHARE",
+    help="Name no class for rows that are less probable than this share of the rows that the"
+    " training held out.",
+)
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy a column of DATA; repeatable.")
 @set_options
 def predict(
@@ -35,6 +56,9 @@ def predict(
     output: str | None,
     overwrite: bool,
     proba: bool,
+    priors: str | None,
+    reject: float | None,
+    outliers: float | None,
     keep: tuple[str, ...],
     **reading: Any,
 ) -> None:
@@ -43,8 +67,8 @@ def predict(
     The file is read and written part by part, so it may be larger than memory. The output file
     appears when it is complete, or not at all. It replaces earlier predictions, but no other file.
     """
-    from pskem.tables import write_parts
-    from pskem.workflow import Predictor, check_predictions_place
+    from pskem.tables import priors_of, read_table, write_parts
+    from pskem.workflow import Caution, Predictor, check_predictions_place
 
     if output is not None:
         inputs = [given for given in map(Path, (model, data)) if given.exists()]
@@ -52,4 +76,19 @@ def predict(
             raise click.UsageError(f"{output} is read and cannot be written; name another file.")
         check_predictions_place(output, overwrite)
     predictor = Predictor.load(model)
-    write_parts(predictor.predictions(data, proba, keep, **reading), output)
+    if priors == "estimate":
+        if data == "-":
+            raise click.UsageError(
+                "--priors estimate reads DATA twice, which stdin cannot be: name a file."
+            )
+        found = predictor.estimate_priors(data, **reading)
+        names = map(str, predictor.classes)
+        remark(f"Estimated priors: {', '.join(map('{} {:.3g}'.format, names, found))}.")
+        predictor = predictor.with_priors(found)
+    elif priors is not None:
+        given = "uniform" if priors == "uniform" else priors_of(read_table(priors, text=["class"]))
+        predictor = predictor.with_priors(given)
+    caution = None
+    if reject is not None or outliers is not None:
+        caution = Caution(reject or 0.0, outliers)
+    write_parts(predictor.predictions(data, proba, keep, caution, **reading), output)

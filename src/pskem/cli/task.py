@@ -13,7 +13,16 @@ from pskem.tables.reading import TARGET, is_named
 if TYPE_CHECKING:
     from pskem.workflow import Task, Trained
 
-TABLE_OPTIONS = ("weights", "drop", "categorical", "pca", "ica", "subset", "data_home")
+TABLE_OPTIONS = (
+    "weights",
+    "unlabelled",
+    "drop",
+    "categorical",
+    "pca",
+    "ica",
+    "subset",
+    "data_home",
+)
 
 
 def read_task(

@@ -26,7 +26,7 @@ from pskem.engine._moments import estimate
 from pskem.engine._parallel import Mapper
 from pskem.engine._sources import Batch, Source, Total, cut, tile_size
 from pskem.engine._statistics import Statistics, summarise
-from pskem.engine._targets import OwnClass
+from pskem.engine._targets import DecisionRule, OwnClass, Posterior
 from pskem.structures import (
     FloatArray,
     Gaussians,
@@ -42,6 +42,7 @@ __all__ = [
     "Health",
     "Pass",
     "Regulariser",
+    "Unlabelled",
     "auxiliary",
     "em_pass",
     "expectation",
@@ -77,16 +78,27 @@ class Regulariser(NamedTuple):
     diagonal: bool = False
 
 
+class Unlabelled(NamedTuple):
+    """Samples whose classes nobody knows, and the log priors of the classes, (L,)."""
+
+    source: Source
+    log_prior: FloatArray
+
+
 class Pass(NamedTuple):
     """The outcome of one EM pass over all blocks.
 
     log_likelihoods : (R,), of the parameters with which the pass began
     kernels, health : one per block, after the pass
+    unlabelled : sum of log p(x) over the samples without a class, with the same parameters
+    posterior_masses : (L,), what these samples count in each class
     """
 
     log_likelihoods: FloatArray
     kernels: list[Kernels]
     health: list[Health]
+    unlabelled: float
+    posterior_masses: FloatArray
 
 
 def em_pass(
@@ -95,13 +107,26 @@ def em_pass(
     kernels: Sequence[Kernels],
     regularisers: Sequence[Regulariser],
     parallel_map: Mapper,
+    others: Unlabelled | None = None,
 ) -> Pass:
-    """One EM pass over all blocks."""
+    """One EM pass over all blocks, with samples of known and perhaps of unknown classes.
+
+    The latter count in every class by its posterior probability, and so teach all blocks what each
+    has learnt (Miller & Uyar, 1997). The joint likelihood of all samples never falls.
+    """
     prepared = prepare_all(structure, kernels, source, parallel_map)
     summary = summarise(source, prepared, OwnClass(), parallel_map)
-    outcomes = parallel_map(maximisation, prepared, summary.blocks, regularisers)
+    blocks, unlabelled = summary.blocks, 0.0
+    masses = np.zeros(len(kernels[0].weights))
+    if others is not None:
+        target = Posterior(DecisionRule(others.log_prior, np.ones(len(kernels))))
+        ready = prepare_all(structure, kernels, others.source, parallel_map)
+        found = summarise(others.source, ready, target, parallel_map)
+        unlabelled, masses = float(found.value[0]), found.blocks[0].gained.sum(axis=1)
+        blocks = tuple(a.merge(b) for a, b in zip(blocks, found.blocks, strict=True))
+    outcomes = parallel_map(maximisation, prepared, blocks, regularisers)
     updated, health = zip(*outcomes, strict=True)
-    return Pass(summary.value, list(updated), list(health))
+    return Pass(summary.value, list(updated), list(health), unlabelled, masses)
 
 
 def maximisation(

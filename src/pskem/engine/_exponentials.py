@@ -14,8 +14,12 @@ LOWEST_EXPONENT = {np.dtype(np.float64): -708.0, np.dtype(np.float32): -87.0}
 
 
 def exp_in_place(values: FloatArray) -> None:
-    """exp, with what would be denormal set to zero (and not computed: it is 5 times slower)."""
-    flat = values.reshape(-1)
+    """exp, with what would be denormal set to zero (and not computed: it is 5 times slower).
+
+    The array must be contiguous.
+    """
+    flat = values.view()
+    flat.shape = (-1,)  # fails where reshape would copy
     low = flat < LOWEST_EXPONENT[values.dtype]
     n_low = np.count_nonzero(low)
     if n_low == 0:

@@ -12,7 +12,7 @@ from pskem.engine._coordinates import Coordinates
 from pskem.engine._sources import Batch, Source, Total
 from pskem.structures import FloatArray
 
-__all__ = ["Measured", "measure", "second_moments"]
+__all__ = ["log_volumes", "measure", "second_moments"]
 
 
 class Extremes(NamedTuple):
@@ -83,19 +83,24 @@ def _squares(
     return Total(tuple(found))
 
 
-class Measured(NamedTuple):
-    """Coordinates of a block, and what the samples count that have each feature, (m,)."""
-
-    coordinates: Coordinates
-    masses: FloatArray
-
-    @property
-    def log_volume(self) -> float:
-        """Of all samples: subtract it from a log likelihood in these coordinates."""
-        return float(self.masses @ np.log(self.coordinates.scale))
+def _seen(batch: Batch) -> Total:
+    """What the samples count that have each feature, (m,) each."""
+    return Total(tuple(~np.isnan(X) @ batch.known_weights for X in batch.X))
 
 
-def measure(source: Source, common_scale: bool = False) -> list[Measured]:
+def log_volumes(source: Source, coordinates: Sequence[Coordinates]) -> FloatArray:
+    """Of all samples, for each block, (R,).
+
+    Subtract them from log likelihoods in these coordinates. Only features that are there count.
+    """
+    scales = [np.log(frame.scale) for frame in coordinates]
+    if all(patterns is None for patterns in source.patterns):
+        return float(source.masses.sum()) * np.array([part.sum() for part in scales])
+    seen = source.fold(_seen).arrays
+    return np.array([masses @ part for masses, part in zip(seen, scales, strict=True)])
+
+
+def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
     """Mean and standard deviation of each feature, or one common scale for all of a block.
 
     A constant feature has scale 1, and so has one that is missing everywhere.
@@ -124,8 +129,7 @@ def measure(source: Source, common_scale: bool = False) -> list[Measured]:
         if common_scale:
             widest = float(spread.max()) or 1.0
             spread[:] = np.sqrt(np.mean((spread / widest) ** 2)) * widest
-        frame = Coordinates(shift, np.where(spread > 0.0, spread, 1.0))
-        measured.append(Measured(frame, counted))
+        measured.append(Coordinates(shift, np.where(spread > 0.0, spread, 1.0)))
     return measured
 
 

@@ -295,6 +295,23 @@ class ArraySource:
                 totals[i] = result if totals[i] is None else totals[i].merge(result)
         return totals[0] if whole is None else whole.join(totals)
 
+    def divide(self) -> tuple[Self, Self]:
+        """The samples of all classes but the last, and those of the last, as views.
+
+        The last class is of samples whose class nobody knows; they come with as many classes, all
+        of them in the first.
+        """
+        n, L = int(self.bounds[-2]), len(self.bounds) - 2
+        parts = [part[:, :n] for part in self.X], [part[:, n:] for part in self.X]
+        weights = (None, None) if self.weights is None else (self.weights[:n], self.weights[n:])
+        unknown = np.minimum(np.arange(L + 1), 1) * (int(self.bounds[-1]) - n)
+        bounds = self.bounds[:-1], unknown
+        one, two = (
+            type(self)(X, edges, self._map, some)
+            for X, edges, some in zip(parts, bounds, weights, strict=True)
+        )
+        return one, two
+
     def standardise(self, coordinates: Sequence[Coordinates]) -> Self:
         """The same samples in these coordinates. Overwrites the arrays."""
         for part, frame in zip(self.X, coordinates, strict=True):

@@ -1,7 +1,8 @@
 """Targets over the classes: what a pass raises.
 
-EM's target is the sample's own class. Discriminative passes have the own class minus the posterior
-of the classes, which couples the blocks.
+EM's target is the sample's own class or, for samples whose class nobody knows, the posterior of the
+classes. Discriminative passes have the own class minus the posterior. The posterior couples the
+blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import log_softmax
+from scipy.special import log_softmax, logsumexp
 
 from pskem.engine._evaluators import Pending, Scratch, Terms
 from pskem.engine._exponentials import exp_in_place, softmax_in_place
@@ -21,8 +22,12 @@ from pskem.engine._sources import Tile, cut, tile_size
 from pskem.engine._statistics import Accumulator, Statistics, TileTarget, merge_pending
 from pskem.structures import FloatArray
 
-__all__ = ["Contrast", "DecisionRule", "OwnClass"]
+__all__ = ["Contrast", "DecisionRule", "OwnClass", "Posterior"]
 
+#: Classes that use a kernel, on average, from which on all classes go through matrix products.
+MANY_SHARED = 2
+#: The likelihood of a class, relative to the best kernel of all, below which its terms may be lost.
+FAR_BEHIND = {np.dtype(np.float64): 1e-200, np.dtype(np.float32): 1e-25}
 #: Numbers of a tile's largest arrays that should stay in cache, when all blocks are evaluated.
 TILE_NUMBERS = 2**21
 
@@ -96,12 +101,49 @@ class DecisionRule(NamedTuple):
     log_prior: FloatArray
     block_weights: FloatArray
 
-    def log_posterior(self, log_q: Sequence[FloatArray]) -> FloatArray:
-        """log p(c|x), (L, n), from the log likelihoods (L, n) of the blocks."""
-        joint = self.log_prior[:, None] + sum(
+    def joint(self, log_q: Sequence[FloatArray]) -> FloatArray:
+        """log p(c) + sum_r beta_r log q_rc, (L, n), from the blocks' log likelihoods (L, n)."""
+        return self.log_prior[:, None] + sum(
             beta * part for beta, part in zip(self.block_weights, log_q, strict=True)
         )
-        return log_softmax(joint, axis=0)
+
+    def log_posterior(self, log_q: Sequence[FloatArray]) -> FloatArray:
+        """log p(c|x), (L, n), from the same."""
+        return log_softmax(self.joint(log_q), axis=0)
+
+
+def _all_classes(bounds: NDArray[np.intp], blocks: Sequence[Prepared]) -> Iterable[Tile]:
+    """Tiles for targets that look at every class, whatever a sample's own."""
+    numbers = sum(
+        block.n_rows + len(block.kernels.means) + np.count_nonzero(block.kernels.weights)
+        for block in blocks
+    )
+    size = int(np.clip(TILE_NUMBERS // numbers, 32, 2048))
+    classes = tuple(range(len(bounds) - 1))
+    for low in range(0, int(bounds[-1]), size):
+        high = min(low + size, int(bounds[-1]))
+        yield Tile(low, high, classes, np.clip(bounds, low, high) - low)
+
+
+class Posterior(NamedTuple):
+    """The posterior of the classes, for samples whose class is not known. Its value is log p(x)."""
+
+    rule: DecisionRule
+    couples: bool = True
+
+    def tiles(self, bounds: NDArray[np.intp], blocks: Sequence[Prepared]) -> Iterable[Tile]:
+        return _all_classes(bounds, blocks)
+
+    def accumulator(self, block: Prepared, classes: tuple[int, ...]) -> Accumulator:
+        return _every_class(block)
+
+    def weigh(
+        self, tile: Tile, log_q: Sequence[FloatArray], weights: FloatArray | None
+    ) -> tuple[TileTarget, float]:
+        joint = self.rule.joint(log_q)
+        log_p = logsumexp(joint, axis=0)
+        counted = np.ones(len(log_p)) if weights is None else weights
+        return TileTarget(np.exp(joint - log_p) * counted, None, counted), float(counted @ log_p)
 
 
 class Contrast(NamedTuple):
@@ -111,18 +153,10 @@ class Contrast(NamedTuple):
     couples: bool = True
 
     def tiles(self, bounds: NDArray[np.intp], blocks: Sequence[Prepared]) -> Iterable[Tile]:
-        numbers = sum(
-            block.n_rows + len(block.kernels.means) + np.count_nonzero(block.kernels.weights)
-            for block in blocks
-        )
-        size = int(np.clip(TILE_NUMBERS // numbers, 32, 2048))
-        classes = tuple(range(len(bounds) - 1))
-        for low in range(0, int(bounds[-1]), size):
-            high = min(low + size, int(bounds[-1]))
-            yield Tile(low, high, classes, np.clip(bounds, low, high) - low)
+        return _all_classes(bounds, blocks)
 
     def accumulator(self, block: Prepared, classes: tuple[int, ...]) -> Accumulator:
-        return _EveryClassSums(block)
+        return _every_class(block)
 
     def weigh(
         self, tile: Tile, log_q: Sequence[FloatArray], weights: FloatArray | None
@@ -138,6 +172,13 @@ class Contrast(NamedTuple):
         truth[own] = counted
         value = float((counted * np.where(counted > 0.0, log_posterior[own], 0.0)).sum())
         return TileTarget(truth, np.exp(log_posterior) * counted, 0.0), value
+
+
+def _every_class(block: Prepared) -> Accumulator:
+    """What evaluates all classes on all samples, by how much of the kernels is shared."""
+    weights = block.kernels.weights
+    shared = np.count_nonzero(weights) > MANY_SHARED * weights.shape[1]
+    return _SharedSums(block) if shared else _EveryClassSums(block)
 
 
 class _EveryClassSums:
@@ -185,7 +226,7 @@ class _EveryClassSums:
         totals = np.add.reduceat(shares, self.starts, axis=0)
         shares /= self._spread(totals)
         self.shares = shares
-        return np.add(peak, np.log(totals), dtype=np.float64)
+        return np.add(peak + self.terms.common, np.log(totals), dtype=np.float64)
 
     def absorb(self, weights: TileTarget) -> None:
         shares, dtype = self.shares, self.shares.dtype
@@ -208,4 +249,72 @@ class _EveryClassSums:
     def statistics(self) -> Statistics:
         gained, lost = (np.zeros(self.block.kernels.weights.shape) for _ in range(2))
         gained[self.classes, self.rows], lost[self.classes, self.rows] = self.masses
+        return Statistics(gained, lost, self.sums, self.scatter, self.pending)
+
+
+class _SharedSums:
+    """Every class with all kernels, by matrix products: one exponential serves all classes.
+
+    With e_kn = N_k(x_n) and q_cn = sum_k pi_kc e_kn, responsibilities summed over the classes are
+    e_kn sum_c pi_kc t_cn / q_cn. Where a class is so far behind that its terms underflow, they are
+    formed on their own.
+    """
+
+    def __init__(self, block: Prepared) -> None:
+        self.block, dtype = block, block.dtype
+        L, K = block.kernels.weights.shape
+        self.evaluator = block.evaluator(np.zeros((1, K)))
+        self.weights = block.kernels.weights.astype(dtype)
+        self.sums = np.zeros((K, block.n_rows))
+        self.masses = np.zeros((2, L, K))
+        self.scatter: FloatArray = np.zeros(())
+        self.pending: Pending | None = None
+        self.terms: Terms
+        self.terms_of: FloatArray  # e, (K, n)
+        self.inverse: FloatArray  # 1 / q, (L, n); zero where terms are lost
+        self.lost: list[tuple[int, NDArray[np.intp], FloatArray]]
+
+    def evaluate(self, X: FloatArray, bounds: NDArray[np.intp], scratch: Scratch) -> FloatArray:
+        X = X.astype(self.block.dtype, copy=False)
+        self.terms = self.evaluator.evaluate(X, np.array([0, X.shape[1]]), scratch)
+        values = self.terms.values
+        peak = values.max(axis=0)
+        e = values - peak
+        exp_in_place(e)
+        q = self.weights @ e
+        far = q < FAR_BEHIND[q.dtype]
+        with np.errstate(divide="ignore"):
+            log_q = np.add(peak, np.log(q), dtype=np.float64)
+            self.inverse = np.divide(1.0, q, out=np.zeros_like(q), where=~far)
+        self.terms_of, self.lost = e, []
+        for c in np.flatnonzero(far.any(axis=1)).tolist():
+            n = np.flatnonzero(far[c])
+            own = np.ascontiguousarray(values[:, n], dtype=np.float64)
+            own += self.block.log_weights[c][:, None]
+            log_q[c, n] = softmax_in_place(own)
+            self.lost.append((c, n, own))
+        return log_q + self.terms.common
+
+    def absorb(self, weights: TileTarget) -> None:
+        assert weights.plus is not None
+        e, pi, target = self.terms_of, self.block.kernels.weights, weights.plus
+        for masses, part in zip(self.masses, (weights.plus, weights.minus), strict=True):
+            if part is None:
+                continue
+            masses += pi * ((part * self.inverse).astype(e.dtype) @ e.T)
+            for c, n, own in self.lost:
+                masses[c] += own @ part[c, n]
+        if weights.minus is not None:
+            target = target - weights.minus
+        W = e * (self.weights.T @ (target * self.inverse).astype(e.dtype))  # (K, n)
+        for c, n, own in self.lost:
+            W[:, n] += (own * target[c, n]).astype(e.dtype)
+        found = self.evaluator.collect(self.terms, W, weights.balance)
+        self.sums += found.phi[:, : self.block.n_rows]
+        self.scatter = self.scatter + found.scatter
+        self.pending = merge_pending(self.pending, found.pending)
+
+    @property
+    def statistics(self) -> Statistics:
+        gained, lost = self.masses
         return Statistics(gained, lost, self.sums, self.scatter, self.pending)

@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 
-from pskem import checks
 from pskem.engine import workers
-from pskem.estimators._input import accept, all_or_nothing, counted_rows
+from pskem.estimators._gathering import gather_samples
+from pskem.estimators._input import all_or_nothing
 from pskem.estimators._prediction import ModelPredictor
-from pskem.model import Model
 from pskem.starts import KMeans, Uniform
-from pskem.structures import FloatArray
 from pskem.training import (
     CallbackSupportMixin,
     CovarianceType,
@@ -24,7 +21,6 @@ from pskem.training import (
     Partition,
     Refined,
     Refiner,
-    Samples,
     Settings,
     Shrinkage,
     State,
@@ -34,6 +30,7 @@ from pskem.training import (
     draw_seeds,
     make_plan,
     observing,
+    reference_log_densities,
     refine,
     train,
     with_callbacks,
@@ -76,27 +73,33 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     n_blocks : int or "auto", default="auto"
         R, the number of blocks. ``"auto"`` makes blocks of at most 100 features: with kernels that
         start in their class, larger blocks were as accurate as smaller ones or more, and a pass
-        costs O(m) per feature, kernel and sample. Sizes differ by at most one.
-    partition : {"sequential", "interleaved", "random", "dependence"} or list of arrays, \
-            default="sequential"
-        How features are dealt out to the blocks. ``"dependence"`` makes the blocks as independent
-        given the class as it can: it keeps features together whose mutual information within the
-        classes, estimated from the correlations of at most 20,000 samples, is high; after
+        costs O(m) per feature, kernel and sample. Sizes differ by at most one. Where samples
+        without a class are learnt from, and classes have fewer samples than there are features,
+        there are 3 blocks at least: they teach each other.
+    partition : {"auto", "sequential", "interleaved", "random", "dependence"} or list of arrays, \
+            default="auto"
+        How features are dealt out to the blocks. ``"auto"`` is ``"sequential"``, but
+        ``"interleaved"`` where samples without a class are learnt from. ``"dependence"`` makes the
+        blocks as independent given the class as it can: it keeps features together whose mutual
+        information within the classes, estimated from the correlations of at most 20,000 samples,
+        is high; after
         :class:`pskem.preprocessing.IndependentComponents` there is little left to keep. A list
         gives the column indices (or the column names, if X has them) of each block; blocks must
         not overlap. Features that the list leaves out are not used.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         The form of the kernels: ``"full"`` is SKEM, ``"tied"`` MDA (one covariance for all
         kernels), ``"diag"`` DGMM, ``"spherical"`` the PRBF network of Titsias and Likas.
-    init : str or a start of :mod:`pskem.starts`, default="class-kmeans"
-        Where EM starts. ``"class-kmeans"`` deals out the kernels to the classes by their sizes and
-        takes means by k-means within each class; the kernels of a class are its own, and nothing
-        is shared (``ClassKMeans(own_mass=...)`` shares). ``"k-means++"`` and ``"kmeans"`` (refined
-        by Lloyd's iterations) do not look at classes; ``"kdtree"`` takes the means of cells that
-        recursive median splits make, and leaves nothing to chance; ``"em"`` is the mixture that 20
-        passes of standard EM make of ``"k-means++"``; ``"random"`` is the paper's start,
-        ``Uniform(low=-2, high=2, scale=2)``. ``Start(weights, means, covariances)`` gives kernels,
-        or parts of them.
+    init : str or a start of :mod:`pskem.starts`, default="auto"
+        Where EM starts. ``"auto"`` is ``"class-kmeans"``, but ``"em"`` where samples without a
+        class are learnt from and classes have fewer than 8 samples: all samples then find the
+        kernels, and the few with a class say whose they are. ``"class-kmeans"`` deals out the
+        kernels to the classes by their sizes and takes means by k-means within each class; the
+        kernels of a class are its own, and nothing is shared (``ClassKMeans(own_mass=...)``
+        shares). ``"k-means++"`` and ``"kmeans"`` (refined by Lloyd's iterations) do not look at
+        classes; ``"kdtree"`` takes the means of cells that recursive median splits make, and leaves
+        nothing to chance; ``"em"`` is the mixture that 20 passes of standard EM make of
+        ``"k-means++"``; ``"random"`` is the paper's start, ``Uniform(low=-2, high=2, scale=2)``.
+        ``Start(weights, means, covariances)`` gives kernels, or parts of them.
     n_init : int, default=1
         Number of starts. The run with the highest log likelihood is kept or, with early stopping,
         the one with the highest validation score.
@@ -145,6 +148,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     class_weight : None, "balanced" or dict, default=None
         Weights of the classes, by which those of their samples are multiplied; ``"balanced"`` lets
         all classes count alike. The frequencies that `priors` takes change with them.
+    unlabelled : label or None, default=None
+        What stands for an unknown class in y, besides None and NaN: -1 for those used to
+        scikit-learn's semi-supervised classifiers. Samples without a class are learnt from.
     random_state : int, RandomState instance or None, default=None
         Source of randomness. With an int, the same data, to the last bit, give the same model, in
         whatever order their rows come.
@@ -178,6 +184,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     log_likelihoods_ : ndarray of shape (n_iter_, n_blocks)
         log p(X|C) of the training data under each block, as each pass found it (before its
         update).
+    joint_log_likelihoods_ : ndarray of shape (n_iter_,)
+        The sum over the blocks or, where some classes are not known, log p of all samples with
+        their classes as far as these are known, which is what EM then raises.
     validation_scores_ : ndarray of shape (n_iter_,)
         Validation accuracy after each pass; empty if nothing was validated.
     best_iter_ : int
@@ -189,6 +198,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Validation accuracy of the same; empty if nothing was validated.
     discriminative_best_iter_ : int
         The discriminative pass whose parameters were kept; 0 is the result of EM.
+    reference_log_densities_ : ndarray
+        log p(x) of samples that were held out, sorted: what :meth:`is_outlier` judges by. Empty if
+        there were none.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -227,9 +239,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         *,
         n_components: int | Literal["auto"] | Sequence[int] = "auto",
         n_blocks: int | Literal["auto"] = "auto",
-        partition: Partition = "sequential",
+        partition: Partition = "auto",
         covariance_type: CovarianceType = "full",
-        init: Init = "class-kmeans",
+        init: Init = "auto",
         n_init: int = 1,
         reg_covar: float = 1e-6,
         shrinkage: float | Literal["auto"] | Shrinkage = "auto",
@@ -242,6 +254,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         n_iter_no_change: int | None = 10,
         priors: Literal["uniform"] | ArrayLike | None = None,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        unlabelled: Any = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -264,6 +277,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         self.n_iter_no_change = n_iter_no_change
         self.priors = priors
         self.class_weight = class_weight
+        self.unlabelled = unlabelled
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -286,8 +300,11 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            float32 stays float32 in the arithmetic where that is safe.
+            float32 stays float32 in the arithmetic where that is safe. NaN is a gap: a sample
+            counts by the features that it has, exactly, as long as gaps tell nothing of what is
+            missing.
         y : array-like of shape (n_samples,)
+            None and NaN stand for classes that nobody knows, and so does `unlabelled`.
         sample_weight : array-like of shape (n_samples,), default=None
             How often each sample counts: with a weight of 3 it counts as if it stood there three
             times, with 0 as if it did not. Weights below one on average are scaled up to one.
@@ -308,9 +325,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         with all_or_nothing(self):
             before = getattr(self, "model_", None) if settings.warm_start else None
             validation = (X_val, y_val, sample_weight_val)
-            samples = self._validate(X, y, sample_weight, validation, settings, before)
+            samples = gather_samples(self, X, y, sample_weight, validation, settings, before)
             plan = make_plan(settings, samples, before, *draw_seeds(self.random_state))
-            y = samples.classes[samples.labels]
+            y = samples.classes[samples.labels]  # as a callback may want it
             with (
                 workers(settings.n_jobs) as parallel_map,
                 observing(self, plan, samples, y, watch) as observers,
@@ -320,53 +337,16 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
                 run = train(trainer, samples.classes, samples.priors, observers)
                 refined = refine(Refiner(plan, data, parallel_map), run, observers)
                 observers.end(data, run, refined)
+                reference = reference_log_densities(refined.best, data.holdout)
+        self.reference_log_densities_ = reference
         return self._store(run, refined)
-
-    def _validate(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        validation: tuple[Any, Any, Any],
-        settings: Settings,
-        before: Model | None,
-    ) -> Samples:
-        X, y = accept(self, X, y, reset=before is None)
-        check_classification_targets(y)
-        X, y, weights = counted_rows(X, y, sample_weight)
-        classes, labels = np.unique(y, return_inverse=True)
-        masses = np.bincount(labels, weights).astype(np.float64)
-        by_class = checks.check_class_weight(settings.class_weight, classes, masses)
-        if by_class is not None:
-            weights = by_class[labels] * (1.0 if weights is None else weights)
-            masses = masses * by_class
-        priors = checks.check_prior(settings.priors, masses / masses.sum())
-        held_out = self._validate_holdout(*validation, classes)
-        names = getattr(self, "feature_names_in_", None)
-        return Samples(X, labels, classes, priors, held_out, names, weights)
-
-    def _validate_holdout(
-        self, X_val: Any, y_val: Any, weights: Any, classes: NDArray[Any]
-    ) -> tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None:
-        if (X_val is None) != (y_val is None):
-            missing = "X_val" if X_val is None else "y_val"
-            raise ValueError(f"X_val and y_val go together, but {missing} is missing.")
-        if X_val is None:
-            if weights is not None:
-                raise ValueError("sample_weight_val is given, but X_val and y_val are missing.")
-            return None
-        try:
-            X_val, y_val = accept(self, X_val, y_val, reset=False)
-            X_val, y_val, weights = counted_rows(X_val, y_val, weights, "sample_weight_val")
-        except ValueError as error:
-            raise ValueError(f"X_val and y_val are not accepted. {error}") from None
-        return X_val, checks.check_labels(y_val, classes, "y_val"), weights
 
     def _store(self, run: State, refined: Refined) -> Self:
         self.model_ = refined.best
         self.n_iter_ = run.iteration
         self.converged_ = run.converged
         self.log_likelihoods_ = run.log_likelihoods
+        self.joint_log_likelihoods_ = run.joint
         self.validation_scores_ = run.scores
         self.best_iter_ = run.best_iter
         self.log_posteriors_ = refined.log_posteriors

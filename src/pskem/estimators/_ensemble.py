@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
@@ -13,7 +15,7 @@ from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.estimators._input import validated
-from pskem.estimators._prediction import PosteriorMixin
+from pskem.estimators._posterior import PosteriorMixin
 from pskem.structures import FloatArray
 from pskem.training import Partition, draw_seeds
 
@@ -159,6 +161,30 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
             clone(estimator).set_params(**settings, random_state=seed)
             for seed in draw_seeds(self.random_state, self.n_estimators)
         ]
+
+    @property
+    def class_prior_(self) -> FloatArray:
+        return self.estimators_[0].class_prior_
+
+    def _shifted(self, priors: FloatArray) -> Self:
+        other = copy(self)
+        other.estimators_ = [member.with_priors(priors) for member in self.estimators_]
+        return other
+
+    def is_outlier(self, X: Any, share: float = 0.01) -> NDArray[np.bool_]:
+        """Whether samples are less probable than a share of reference samples, to most members.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        share : float between 0 and 1, default=0.01
+
+        Returns
+        -------
+        outlier : ndarray of bool of shape (n_samples,)
+        """
+        votes = [member.is_outlier(X, share) for member in self.estimators_]
+        return np.mean(votes, axis=0) > 0.5
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log posterior probabilities of the classes.

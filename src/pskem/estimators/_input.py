@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from pskem import checks
 from pskem.structures import FloatArray
 
-__all__ = ["TakesGaps", "accept", "all_or_nothing", "counted_rows", "validated"]
+__all__ = ["TakesGaps", "accept", "accept_labelled", "all_or_nothing", "counted_rows", "validated"]
 
 
 def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
@@ -53,6 +53,49 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
             elif hasattr(estimator, name):
                 delattr(estimator, name)
         raise
+
+
+def unlabelled_among(y: Any, marker: Any) -> NDArray[np.bool_] | None:
+    """Where y has no class: None, NaN, or the marker; None if it has one everywhere."""
+    if y is None or np.asarray(y).ndim != 1:  # which is refused later
+        return None
+    if hasattr(y, "isna"):  # pandas
+        gaps = np.asarray(y.isna(), dtype=bool)
+    elif hasattr(y, "is_null"):  # polars
+        gaps = np.asarray(y.is_null(), dtype=bool)
+    else:
+        values = np.asarray(y)
+        if values.dtype.kind == "f":
+            gaps = np.isnan(values)
+        elif values.dtype.kind == "O":
+            gaps = np.array([v is None or v != v for v in values], dtype=bool)
+        else:
+            gaps = np.zeros(len(values), dtype=bool)
+    if marker is not None:
+        gaps = gaps | np.array(
+            [value == marker for value in np.asarray(y, dtype=object)], dtype=bool
+        )
+    return gaps if gaps.any() else None
+
+
+def accept_labelled(
+    estimator: Any, X: Any, y: Any, marker: Any, reset: bool
+) -> tuple[FloatArray, NDArray[Any], NDArray[np.bool_] | None]:
+    """X, y of the samples that have a class, and which those are; None if all have one."""
+    gaps = unlabelled_among(y, marker)
+    if gaps is None:
+        return *accept(estimator, X, y, reset=reset), None
+    X = accept(estimator, X, reset=reset)
+    if len(gaps) != len(X):
+        raise ValueError(f"X has {len(X)} samples and y has {len(gaps)}; they must agree.")
+    if gaps.all():
+        raise ValueError("y has no class at all; a classifier needs samples of known classes.")
+    if hasattr(y, "filter") and hasattr(y, "is_null"):  # polars
+        y = y.to_numpy()
+    values = np.asarray(y[~gaps] if hasattr(y, "dtype") else np.asarray(y, dtype=object)[~gaps])
+    if values.dtype.kind == "O":  # as it was for the gaps alone
+        values = np.array(values.tolist())
+    return X, column_or_1d(values), ~gaps
 
 
 def validated(estimator: Any, X: Any) -> FloatArray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from copy import copy
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,69 +12,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._input import TakesGaps, validated
+from pskem.estimators._posterior import PosteriorMixin
 from pskem.imputation import impute
 from pskem.model import HELD, Block, InformationCriteria, Model
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
 
-__all__ = ["FittedModel", "ModelPredictor", "PosteriorMixin"]
-
-
-class PosteriorMixin(TakesGaps):
-    """Decisions from log posterior probabilities.
-
-    Needs ``classes_`` and ``predict_log_proba``.
-    """
-
-    classes_: Any
-
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        raise NotImplementedError
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Posterior probabilities of the classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
-        winners = self.predict_log_proba(X).argmax(axis=1)
-        decided: NDArray[Any] = self.classes_[winners]
-        return decided
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Log posterior probabilities, or log odds where there are two classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        decision : ndarray of shape (n_samples, n_classes) or (n_samples,)
-            With two classes log p(c=1|x) - log p(c=0|x), as scikit-learn's other generative
-            classifiers have it.
-        """
-        log_proba = self.predict_log_proba(X)
-        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
+__all__ = ["FittedModel", "ModelPredictor"]
 
 
 class FittedModel(TakesGaps):
@@ -102,6 +47,48 @@ class FittedModel(TakesGaps):
         X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
             return self.model_.log_density(X, parallel_map)
+
+    def is_outlier(self, X: Any, share: float = 0.01) -> NDArray[np.bool_]:
+        """Whether samples are less probable than a share of reference samples.
+
+        The reference are log densities of samples that the model was not trained on: those that
+        the fit held out (from 1,000 samples on, with discriminative passes, or if
+        `early_stopping` asks for it) or validated on, or those of :meth:`set_reference`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        share : float between 0 and 1, default=0.01
+            Of the reference samples that would be called outliers.
+
+        Returns
+        -------
+        outlier : ndarray of bool of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        checks.check_real("share", share, 0.0, 1.0)
+        reference = getattr(self, "reference_log_densities_", np.empty(0))
+        if not len(reference):
+            raise ValueError(
+                "No samples were held out in the fit, so there is nothing to tell outliers by. Give"
+                " some that the model was not trained on: set_reference(X)."
+            )
+        return self.score_samples(X) < np.quantile(reference, share)
+
+    def set_reference(self, X: Any) -> Self:
+        """Set the samples by which :meth:`is_outlier` judges.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the model was not trained on.
+
+        Returns
+        -------
+        self : estimator
+        """
+        self.reference_log_densities_ = np.sort(self.score_samples(X))
+        return self
 
     def impute(
         self,
@@ -198,6 +185,11 @@ class ModelPredictor(FittedModel, PosteriorMixin):
     @property
     def class_prior_(self) -> FloatArray:
         return self.model_.priors
+
+    def _shifted(self, priors: FloatArray) -> Self:
+        other = copy(self)
+        other.model_ = self.model_.with_priors(priors)
+        return other
 
     @property
     def block_weights_(self) -> FloatArray:

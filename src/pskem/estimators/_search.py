@@ -188,6 +188,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         self.cv_results_ = _results(trials)
         self.n_candidates_ = len(candidates)
         self.model_ = model.model_
+        self.reference_log_densities_ = model.reference_log_densities_
         return self
 
     def _check_parameters(self) -> None:

@@ -115,7 +115,7 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             X = X[representative(canonical_order(X, labels), ENOUGH_FOR_DEPENDENCE)]
             n, M = X.shape
             source = ArraySource([X.T], np.array([0, n]), serial_map)
-            (((shift, scale), _),) = measure(source)
+            ((shift, scale),) = measure(source)
             Z = np.subtract(X, shift, dtype=np.float64) / scale
             offset = Z.mean(axis=0)  # what rounding left of the mean
             Z -= offset

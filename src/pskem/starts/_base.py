@@ -21,7 +21,7 @@ class BlockSamples(NamedTuple):
     """What a start sees of a block.
 
     points : some samples, (n, m)
-    labels : their classes, (n,)
+    labels : their classes, (n,); -1 where nobody knows
     coordinates : that the samples are in
     weights : how much each sample counts, (n,); None if all count alike
     """
@@ -31,6 +31,15 @@ class BlockSamples(NamedTuple):
     n_classes: int
     coordinates: Coordinates
     weights: FloatArray | None = None
+
+    @property
+    def labelled(self) -> BlockSamples:
+        """The samples whose class is known."""
+        known = self.labels >= 0
+        if known.all():
+            return self
+        weights = None if self.weights is None else self.weights[known]
+        return self._replace(points=self.points[known], labels=self.labels[known], weights=weights)
 
     @property
     def counted(self) -> FloatArray:

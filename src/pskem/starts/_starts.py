@@ -109,7 +109,7 @@ class ClassKMeans:
         checks.check_boolean("reseed", self.reseed)
 
     def make(self, wanted: Wanted) -> Kernels:
-        seen, K = wanted.seen, wanted.K
+        seen, K = wanted.seen.labelled, wanted.K
         counts = np.bincount(seen.labels, minlength=seen.n_classes)
         # Given weights say which classes may use a kernel, and means where it lies.
         given = wanted.means is not None or wanted.weights is not None
@@ -171,6 +171,8 @@ class KDTree:
 @dataclass(frozen=True)
 class UnsupervisedEM:
     """Standard EM, which does not look at classes, from k-means++: the paper's warm start.
+
+    Classes have weight where their samples are; samples without a class help to find the kernels.
 
     Parameters
     ----------
@@ -297,8 +299,8 @@ def as_start(name: str, value: Any) -> StartMethod:
     if isinstance(value, str) and value in STARTS:
         return STARTS[value]
     raise ValueError(
-        f"{name}={value!r} is not known. Accepted: {', '.join(map(repr, STARTS))}, or a value of"
-        " pskem.starts such as ClassKMeans(own_mass=0.9)."
+        f"{name}={value!r} is not known. Accepted: {', '.join(map(repr, [*STARTS, 'auto']))}, or a"
+        " value of pskem.starts such as ClassKMeans(own_mass=0.9)."
     )
 
 
@@ -365,8 +367,8 @@ def _from_owners(
     within = residual.T @ weighted / counted.sum()
     covariances = structure.storage.compact(np.broadcast_to(within, (len(means), *within.shape)))
     covariances = structure.floor(covariances, NARROWEST_START).covariances
-    counts = np.zeros((seen.n_classes, len(means)))
-    np.add.at(counts, (seen.labels, owners), counted)
+    counts, known = np.zeros((seen.n_classes, len(means))), seen.labels >= 0
+    np.add.at(counts, (seen.labels[known], owners[known]), counted[known])
     return Kernels(_mixed(counts, own_mass), means, covariances)
 
 

@@ -14,7 +14,7 @@ from pandas.api import types
 from pskem.tables.base import TableError, check_unique
 from pskem.tables.text import MISSING
 
-__all__ = ["Columns", "align", "infer_columns", "labels_of", "weights_of"]
+__all__ = ["Columns", "align", "infer_columns", "labels_of", "priors_of", "weights_of"]
 
 #: A text column with more distinct values than this, and at least half as many as rows, is an
 #: identifier.
@@ -154,6 +154,21 @@ def weights_of(frame: Any, name: str) -> NDArray[np.floating[Any]]:
     if not weights.any():
         raise TableError(f"All weights in the column {name!r} are 0; at least one row must count.")
     return weights
+
+
+def priors_of(frame: Any) -> dict[str, float]:
+    """Priors by class, from a table with the columns class and prior."""
+    missing = [name for name in ("class", "prior") if name not in frame.columns]
+    if missing:
+        raise TableError(
+            f"A table of priors has the columns class and prior; there is no {missing[0]!r}."
+            f" {_listing(list(map(str, frame.columns)))}"
+        )
+    names = _texts(frame["class"]).tolist()
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TableError(f"The table of priors has several rows for the class {twice[0]!r}.")
+    return dict(zip(names, _numbers(frame["prior"]).tolist(), strict=True))
 
 
 def _fractions(values: Any) -> Any:

@@ -82,7 +82,7 @@ def _collapses(
         return
     collapsed: list[str] = []
     features: list[int] = []
-    totals = second_moments(data.source)
+    totals = second_moments(data.everyone)
     rows = zip(places, run.best_health, run.best.blocks, totals, strict=True)
     for place, health, block, total in rows:
         # Directions in which all of the data are constant are no fault of the kernels.

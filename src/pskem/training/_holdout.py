@@ -7,13 +7,14 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from pskem.engine import Batch, Gathered, Prepared, Source, Total, mix
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._weighting import Weighting, fit_weighting
 
-__all__ = ["Verdict", "judge", "weigh_blocks"]
+__all__ = ["Verdict", "judge", "reference_log_densities", "weigh_blocks"]
 
 
 class Verdict(NamedTuple):
@@ -64,3 +65,19 @@ def weigh_blocks(model: Model, holdout: Source) -> Weighting:
     """Block weights and a temperature, fitted to held-out samples."""
     log_q, labels, weights = holdout.fold(partial(_gather, _ready(model, holdout))).arrays
     return fit_weighting(log_q.transpose(2, 0, 1), labels, model.log_priors, weights)
+
+
+def _log_densities(model: Model, blocks: Sequence[Prepared], batch: Batch) -> Gathered:
+    """log p(x) of a batch, in the user's units."""
+    log_q = _likelihoods(blocks, batch).sum(axis=1)
+    pairs = zip(model.blocks, batch.X, strict=True)
+    volumes = sum(block.coordinates.log_volumes(X) for block, X in pairs)
+    return Gathered(((logsumexp(log_q + model.log_priors, axis=1) - volumes,),))
+
+
+def reference_log_densities(model: Model, holdout: Source | None) -> FloatArray:
+    """log p(x) of samples that the model was not trained on, sorted; empty if there are none."""
+    if holdout is None:
+        return np.empty(0)
+    (found,) = holdout.fold(partial(_log_densities, model, _ready(model, holdout))).arrays
+    return np.sort(found)

@@ -70,12 +70,15 @@ def look(
     coordinates: Sequence[Coordinates],
     n_components: Sequence[int],
     generators: Sequence[np.random.Generator | None],
+    n_classes: int | None = None,
 ) -> list[BlockSamples]:
     """All samples of each block, or as many as are needed to find seeds among.
 
-    Without a generator they are taken at equal distances: samples of a class are in no order.
+    Samples of a class beyond these have none. Without a generator they are taken at equal
+    distances: samples of a class are in no order.
     """
     N, L = int(source.counts.sum()), len(source.counts)
+    n_classes = L if n_classes is None else n_classes
     chosen = [_choose(N, *pair) for pair in zip(n_components, generators, strict=True)]
     arrays = source.fold(partial(take, list(enumerate(chosen)))).arrays
     # Rare classes are seen as well.
@@ -92,7 +95,13 @@ def look(
         arrays = source.fold(partial(take, list(enumerate(chosen)))).arrays
     rows = zip(arrays[::3], arrays[1::3], coordinates, arrays[2::3], strict=True)
     return [
-        BlockSamples(X.T.astype(np.float64), labels, L, frame, _or_none(weights))
+        BlockSamples(
+            X.T.astype(np.float64),
+            np.where(labels < n_classes, labels, -1),
+            n_classes,
+            frame,
+            _or_none(weights),
+        )
         for X, labels, frame, weights in rows
     ]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine import Health, Kernels, Mapper, em_pass, reseed
+from pskem.engine import Health, Kernels, Mapper, Unlabelled, em_pass, reseed
 from pskem.model import Block, Model
 from pskem.starts import BlockSamples
 from pskem.structures import FloatArray
@@ -32,6 +33,8 @@ class State(NamedTuple):
     health : of its kernels, one per block
     reseedings : how often each block may still put empty kernels elsewhere
     log_likelihoods : (passes, R), in the user's units, each before the pass's update
+    joint : (passes,), the same of all blocks, and where some classes are not known log p of all
+        samples, with their classes as far as these are known
     scores : (passes,), validation accuracy; empty if nothing is validated
     converged : (R,) bool, whether the last gain of the block's log likelihood was below tol
     best, best_health, best_iter : the pass that is kept, counted from 1
@@ -43,6 +46,7 @@ class State(NamedTuple):
     health: tuple[Health, ...]
     reseedings: tuple[int, ...]
     log_likelihoods: FloatArray
+    joint: FloatArray
     scores: FloatArray
     converged: NDArray[np.bool_]
     best: Model
@@ -57,8 +61,8 @@ class State(NamedTuple):
 
     @property
     def objective(self) -> float:
-        """log p(X|C), summed over the blocks."""
-        return float(self.log_likelihoods[-1].sum())
+        """log p(X|C) or, where some classes are not known, log p of all that is known."""
+        return float(self.joint[-1])
 
     @property
     def score(self) -> float | None:
@@ -81,7 +85,7 @@ class Progress(Protocol):
 
     start : which of several starts it began from
     iteration : passes that were made, of its kind
-    objective : log p(X|C), or sum_n log p(c_n|x_n) in discriminative passes
+    objective : log p of all samples, or sum_n log p(c_n|x_n) in discriminative passes
     score : validation accuracy, if anything is validated
     """
 
@@ -117,28 +121,53 @@ class Trainer(NamedTuple):
             Health(np.zeros(0, dtype=bool), np.zeros(0, dtype=np.intp)) for _ in range(R)
         )
         left = (MOST_RESEEDINGS if self.plan.reseed else 0,) * R
-        trace, scores = np.empty((0, R)), np.empty(0)
+        trace, none = np.empty((0, R)), np.empty(0)
         unknown = np.zeros(R, dtype=bool)
-        return State(start, model, nothing, left, trace, scores, unknown, model, nothing, 0, "")
+        return State(start, model, nothing, left, trace, none, none, unknown, model, nothing, 0, "")
 
     def advance(self, state: State) -> State:
         """The state after one more pass."""
-        plan, data, kernels = self.plan, self.data, state.model.kernels
-        step = em_pass(plan.structure, data.source, kernels, plan.regularisers, self.parallel_map)
+        plan, data, before = self.plan, self.data, state.model
+        others = None
+        if data.unlabelled is not None:
+            others = Unlabelled(data.unlabelled, before.log_priors)
+        step = em_pass(
+            plan.structure,
+            data.source,
+            before.kernels,
+            plan.regularisers,
+            self.parallel_map,
+            others,
+        )
         updated, health, left = self._mend(state, step.kernels, step.health)
-        model = state.model.with_kernels(updated)
+        model = before.with_kernels(updated)
+        if plan.learn_priors:
+            masses = data.source.masses + step.posterior_masses
+            model = replace(model, priors=masses / masses.sum())
         trace = np.vstack([state.log_likelihoods, step.log_likelihoods - data.log_volumes])
+        joint = np.append(state.joint, trace[-1].sum() + self._rest(before, step.unlabelled))
         scores, converged = state.scores, state.converged
         if len(trace) > 1 and plan.tol > 0.0:
-            # A fall, which rounding can cause, is no convergence either.
-            converged = np.abs(trace[-1] - trace[-2]) / plan.rows.total < plan.tol
+            # A fall, which rounding can cause, is no convergence either. Blocks that samples of
+            # unknown classes couple converge together.
+            gains = np.diff(trace[-2:], axis=0)[0] if others is None else np.diff(joint[-2:])
+            converged = np.broadcast_to(np.abs(gains) / plan.total < plan.tol, converged.shape)
         if data.holdout is not None and data.watched:
             scores = np.append(scores, judge(model, data.holdout).accuracy)
         kept = (state.best, state.best_health, state.best_iter)
         if not plan.early_stopping or scores[-1] > scores[:-1].max(initial=-np.inf):
             kept = (model, health, len(trace))
         ended = self._ending(len(trace), kept[-1], bool(converged.all()))
-        return State(state.start, model, health, left, trace, scores, converged, *kept, ended)
+        made = (trace, joint, scores, converged)
+        return State(state.start, model, health, left, *made, *kept, ended)
+
+    def _rest(self, model: Model, unlabelled: float) -> float:
+        """What the joint likelihood has besides log p(X|C), where some classes are not known."""
+        if self.data.unlabelled is None:
+            return 0.0
+        masses = self.data.source.masses
+        own = float(masses @ np.where(masses > 0.0, model.log_priors, 0.0))
+        return own + unlabelled - self.data.unlabelled_volume
 
     def _ending(self, passes: int, best_iter: int, converged: bool) -> str:
         plan = self.plan
@@ -194,7 +223,7 @@ def train(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, observe: 
 
 def _start_model(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, i: int) -> Model:
     """The model with which the i-th run begins."""
-    plan, (source, coordinates, *_) = trainer.plan, trainer.data
+    plan, coordinates = trainer.plan, trainer.data.coordinates
     # Blocks do not overlap, so the smallest feature tells a block apart whatever its place in the
     # list: permuted blocks get the same starts.
     generators = [
@@ -205,7 +234,7 @@ def _start_model(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, i:
         seen = [BlockSamples(*nothing, place) for place in coordinates]
     else:
         lots = generators if plan.start.is_random else [None] * len(generators)
-        seen = look(source, coordinates, plan.n_components, lots)
+        seen = look(trainer.data.everyone, coordinates, plan.n_components, lots, len(classes))
     make = partial(initialise, plan.structure, plan.start, plan.regularisers[0].floor)
     kernels = trainer.parallel_map(make, seen, plan.n_components, plan.fixed, generators)
     parts = zip(plan.blocks, kernels, coordinates, strict=True)

@@ -14,9 +14,10 @@ from pskem.model import Model
 from pskem.training._callbacks import FitTask, caller_depth
 from pskem.training._diagnostics import describe_ending, troubles
 from pskem.training._loop import Progress, State
-from pskem.training._planning import Data, Plan, Samples
+from pskem.training._planning import Data, Plan
 from pskem.training._progress import PassBar
 from pskem.training._refining import Refined
+from pskem.training._splitting import Samples
 
 __all__ = ["Observers", "Watcher", "observing"]
 
@@ -37,7 +38,9 @@ class Observers:
         self._bar: PassBar | None = None
         if verbose:
             every = 10 if verbose == 1 else 1
-            self._bar = PassBar(plan.max_iter, plan.n_init, plan.rows.size, every, later)
+            self._bar = PassBar(
+                plan.max_iter, plan.n_init, plan.rows.size + plan.unlabelled.size, every, later
+            )
 
     def __call__(self, state: Progress) -> bool:
         """See a pass; True asks for the training to stop."""

@@ -47,6 +47,17 @@ class Rows(NamedTuple):
         """What all rows count."""
         return float(self.size if self.weights is None else self.weights.sum())
 
+    def followed_by(self, others: Rows) -> Rows:
+        """These and others."""
+        if not others.size:
+            return self
+        counted = [
+            np.ones(part.size) if part.weights is None else part.weights for part in (self, others)
+        ]
+        alike = self.weights is None and others.weights is None
+        places = np.concatenate([self.places, others.places])
+        return Rows(places, None if alike else np.concatenate(counted))
+
     def at(self, chosen: NDArray[np.intp] | slice) -> Rows:
         """Some of them."""
         weights = None if self.weights is None else self.weights[chosen]

@@ -17,11 +17,12 @@ from pskem.engine import (
     Regulariser,
     Source,
     locate,
+    log_volumes,
     measure,
     workers,
 )
 from pskem.model import Model
-from pskem.starts import StartMethod
+from pskem.starts import STARTS, ClassKMeans, StartMethod
 from pskem.structures import FloatArray, Structure
 from pskem.training._initial import Fixed, check_start, fixed_from, given_sizes
 from pskem.training._order import (
@@ -32,16 +33,14 @@ from pskem.training._order import (
     together,
 )
 from pskem.training._settings import Settings
+from pskem.training._splitting import Refinement, Samples, hold_out
 
 __all__ = [
     "Data",
     "Plan",
-    "Refinement",
-    "Samples",
     "arrange",
     "deal_blocks",
     "make_plan",
-    "split",
     "suggest_n_components",
 ]
 
@@ -49,46 +48,17 @@ __all__ = [
 SAMPLES_PER_FEATURE = 30
 #: Kernels of a class at most.
 MOST_PER_CLASS = 20
-#: Samples from which on some are held out to choose discriminative passes and to fit weights: a
-#: tenth of fewer chooses by chance, and is missed in the training.
-ENOUGH_TO_VALIDATE = 1000
-#: Discriminative passes, when validation chooses among them and when it does not.
-VALIDATED_PASSES = 20
-UNWATCHED_PASSES = 5
+#: Samples of a class from which on it has kernels of its own, where others have no class. Fewer are
+#: too few to start all its kernels from.
+ENOUGH_OF_ONES_OWN = 8
+#: Blocks that teach each other the classes of unlabelled samples, and features of each, at least.
+BLOCKS_THAT_TEACH = 3
+FEWEST_THAT_TEACH = 4
 #: No eigenvalue of a covariance in standardised coordinates goes below this, even with
 #: ``reg_covar=0``: beyond it rounding decides what the matrix is.
 SMALLEST_FLOOR = 1e-10
 #: Standard deviations of features that can be squared, with room for kernels, in double precision.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-130, 1e130
-
-
-class Samples(NamedTuple):
-    """Validated input: X (N, M), labels (N,) as places in classes (L,), priors (L,).
-
-    validation : X, labels and weights of samples to validate on
-    weights : (N,), all positive; None if all samples count alike
-    """
-
-    X: FloatArray
-    labels: NDArray[np.intp]
-    classes: NDArray[Any]
-    priors: FloatArray
-    validation: tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None = None
-    feature_names: Sequence[str] | None = None
-    weights: FloatArray | None = None
-
-
-class Refinement(NamedTuple):
-    """What happens after EM.
-
-    fit_weights : whether to fit the block weights to the validation data
-    passes : discriminative passes, at most
-    choose : whether validation chooses among the passes
-    """
-
-    fit_weights: bool = False
-    passes: int = 0
-    choose: bool = False
 
 
 class Plan(NamedTuple):
@@ -99,6 +69,8 @@ class Plan(NamedTuple):
     block_weights : with which the assembled classifier is validated during EM
     early_stopping : whether validation chooses the pass of EM
     rows, held_out : rows of X to train on and to validate on, sorted by class
+    unlabelled : rows of X without a class, to train on as well
+    learn_priors : whether these change the priors
     """
 
     structure: Structure
@@ -119,31 +91,52 @@ class Plan(NamedTuple):
     verbose: int
     rows: Rows
     held_out: Rows
+    unlabelled: Rows
+    learn_priors: bool
+
+    @property
+    def total(self) -> float:
+        """What all rows count that are trained on."""
+        return self.rows.total + self.unlabelled.total
 
 
 class Data(NamedTuple):
     """Samples in standardised coordinates: to train on, and to validate on if there are any.
 
-    log_volumes : (R,), of all samples: subtract them from log likelihoods in these coordinates
+    source : with classes
+    unlabelled : without; None if there are none
+    everyone : both, the latter as an additional class
+    log_volumes : (R,), subtract them from log likelihoods of the source in these coordinates
+    unlabelled_volume : the same of the samples without a class, for all blocks at once
     watched : whether validation data are scored after the passes of EM
     """
 
     source: Source
+    unlabelled: Source | None
+    everyone: Source
     coordinates: Sequence[Coordinates]
     log_volumes: FloatArray
+    unlabelled_volume: float
     holdout: Source | None
     watched: bool
 
 
 def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: int) -> Plan:
     """The plan of a fit; ``before`` is the model from which it goes on."""
-    rows = distinct(samples.X, samples.labels, samples.weights)
-    blocks = _blocks(settings, samples, before, seed, rows)
-    R, L = len(blocks), len(samples.classes)
+    everyone = distinct(samples.X, samples.labels, samples.weights)
+    known = samples.labels[everyone.places] >= 0
+    rows, unlabelled = everyone.at(np.flatnonzero(known)), everyone.at(np.flatnonzero(~known))
+    L, M = len(samples.classes), samples.X.shape[1]
     # A row that counts often tells no more of a kernel's shape than one that counts once.
     counts = np.bincount(samples.labels[rows.places], minlength=L)
+    shared = unlabelled.size > 0 and np.median(counts) < ENOUGH_OF_ONES_OWN
+    start = settings.start or STARTS["em" if shared else "class-kmeans"]
+    partition, n_blocks = _arrangement(settings, M, counts, unlabelled.size > 0)
+    settings = settings._replace(partition=partition, n_blocks=n_blocks)
+    blocks = _blocks(settings, samples, before, seed, rows)
+    R = len(blocks)
     if before is None:
-        suggested = [suggest_n_components(counts, len(features)) for features in blocks]
+        suggested = [_suggest(start, counts, unlabelled.size, len(features)) for features in blocks]
         if settings.given is not None:
             suggested = given_sizes(settings.given, suggested)
     else:
@@ -158,19 +151,20 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         fixed = [Fixed()] * R
     given = check_block_weights(settings.block_weights, R)
     floor = max(float(settings.reg_covar), SMALLEST_FLOOR)
-    diagonal = settings.shrinkage.target == "diag"
-    refinement, rows, held_out = _hold_out(settings, samples, seed, rows)
+    diagonal, few = settings.shrinkage.target == "diag", unlabelled.size > 0
+    refinement, rows, held_out = hold_out(settings, samples, seed, rows, unlabelled.size > 0)
     return Plan(
         structure=settings.structure,
         blocks=blocks,
         n_components=n_components,
-        start=settings.start,
+        start=start,
         fixed=fixed,
-        reseed=settings.reseed,
+        # Elsewhere is where samples of a class are explained worst; those without would object.
+        reseed=settings.reseed and not unlabelled.size,
         # Starts that leave nothing to chance are all the same.
         n_init=1 if all(part.complete for part in fixed) else settings.n_init,
         regularisers=[
-            Regulariser(floor, settings.shrinkage.amount(len(features)), diagonal)
+            Regulariser(floor, settings.shrinkage.amount(len(features), few), diagonal)
             for features in blocks
         ],
         block_weights=given if isinstance(given, np.ndarray) else np.ones(R),
@@ -183,16 +177,22 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         verbose=settings.verbose,
         rows=rows,
         held_out=held_out,
+        unlabelled=unlabelled,
+        learn_priors=samples.learn_priors and unlabelled.size > 0,
     )
 
 
 def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     """The samples of a plan, in batches."""
     X, labels, L = samples.X, samples.labels, len(samples.classes)
-    rows, held_out = together(plan.rows, X, labels), plan.held_out
-    source = ArraySource.arrange(X, labels, rows.places, plan.blocks, L, parallel_map, rows.weights)
-    measured = measure(source, plan.structure.common_scale)
-    coordinates = [block.coordinates for block in measured]
+    held_out = plan.held_out
+    rows = together(plan.rows.followed_by(plan.unlabelled), X, labels % (L + 1))
+    n_classes = L + (plan.unlabelled.size > 0)
+    everyone = ArraySource.arrange(
+        X, labels % (L + 1), rows.places, plan.blocks, n_classes, parallel_map, rows.weights
+    )
+    source, others = everyone.divide() if plan.unlabelled.size else (everyone, None)
+    coordinates = measure(everyone, plan.structure.common_scale)
     for features, frame in zip(plan.blocks, coordinates, strict=True):
         extreme = (frame.scale < SMALLEST_SCALE) | (frame.scale > LARGEST_SCALE)
         if extreme.any():
@@ -215,8 +215,44 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
         bounds = np.searchsorted(y_val, np.arange(L + 1)).astype(np.intp)
         holdout = ArraySource(parts, bounds, parallel_map, seen.weights)
     watched = samples.validation is not None or plan.early_stopping
-    volumes = np.array([block.log_volume for block in measured])
-    return Data(source.standardise(coordinates), coordinates, volumes, holdout, watched)
+    everyone.standardise(coordinates)  # and with it its views
+    volumes = log_volumes(source, coordinates)
+    spare = 0.0 if others is None else float(log_volumes(others, coordinates).sum())
+    return Data(source, others, everyone, coordinates, volumes, spare, holdout, watched)
+
+
+def _arrangement(
+    settings: Settings, M: int, counts: NDArray[np.intp], unlabelled: bool
+) -> tuple[Any, int | None]:
+    """The partition and the number of blocks, where they are left to the data.
+
+    Where classes have fewer samples than there are features, blocks teach each other the classes of
+    samples without one: each then has a bit of everything, and there are three of them at least.
+    """
+    partition, n_blocks = settings.partition, settings.n_blocks
+    if not (isinstance(partition, str) and partition == "auto"):
+        return partition, n_blocks
+    if not unlabelled:
+        return "sequential", n_blocks
+    if n_blocks is None and np.median(counts) < M:
+        usual = len(partition_features(M))
+        n_blocks = max(usual, min(BLOCKS_THAT_TEACH, M // FEWEST_THAT_TEACH))
+    return "interleaved", n_blocks
+
+
+def _suggest(start: StartMethod, counts: NDArray[np.intp], unlabelled: int, m: int) -> int:
+    """K for a block of m features, from the samples of each class and the number of those without.
+
+    The latter belong to classes as often as those with a class do. Kernels of a class start at
+    samples that have one; those that all share start anywhere.
+    """
+    if not unlabelled:
+        return suggest_n_components(counts, m)
+    everyone = counts * (1.0 + unlabelled / counts.sum())
+    per_class = np.clip(everyone // (SAMPLES_PER_FEATURE * m), 1, MOST_PER_CLASS)
+    if isinstance(start, ClassKMeans):
+        per_class = np.minimum(per_class, counts)
+    return int(per_class.sum())
 
 
 def suggest_n_components(counts: NDArray[np.intp], m: int) -> int:
@@ -262,6 +298,8 @@ def deal_blocks(
     At most 20,000 samples are looked at. The different rows are found if they are not given.
     """
     dependence = None
+    if isinstance(partition, str) and partition == "auto":
+        partition = "sequential"
     if isinstance(partition, str) and partition == "dependence":
         everyone = distinct(X, labels) if rows is None else rows
         seen = everyone.at(representative(np.arange(everyone.size), ENOUGH_FOR_DEPENDENCE))
@@ -291,67 +329,3 @@ def check_unchanged(
                 f"warm_start=True needs the {name} of the last fit, {was!r}, not {now!r}. Set"
                 " warm_start=False to start afresh."
             )
-
-
-def _hold_out(
-    settings: Settings, samples: Samples, seed: int, rows: Rows
-) -> tuple[Refinement, Rows, Rows]:
-    """What to do after EM, rows to train on, and rows to validate on."""
-    N, L = rows.size, len(samples.classes)
-    nobody = rows.at(np.zeros(0, dtype=np.intp))
-    validated = samples.validation is not None
-    asked, weights = settings.early_stopping, settings.block_weights
-    choose = (validated or N >= ENOUGH_TO_VALIDATE) if asked is None else asked
-    passes = settings.discriminative_iter
-    if passes is None:
-        passes = VALIDATED_PASSES if choose else UNWATCHED_PASSES
-    choose = choose and passes > 0
-    fit = isinstance(weights, str) and (weights == "fit" or choose)
-    refinement = Refinement(fit, passes, choose)
-    if validated or not (asked or choose or fit):
-        return refinement, rows, nobody
-    fraction = settings.validation_fraction
-    kept, held_out = split(samples.labels[rows.places], fraction, L, seed)
-    if len(held_out):
-        return refinement, rows.at(kept), rows.at(held_out)
-    if asked or (isinstance(weights, str) and weights == "fit"):
-        raise ValueError(
-            f"validation_fraction={fraction} of {N} samples leaves none to validate on (every"
-            " class keeps one to train on). Use a larger fraction or more samples, give X_val and"
-            " y_val, or set early_stopping=False and block_weights=None."
-        )
-    if settings.discriminative_iter is None:  # nobody watches
-        passes = UNWATCHED_PASSES
-    return Refinement(passes=passes), rows, nobody
-
-
-def split(
-    labels: NDArray[np.intp], fraction: float, n_classes: int, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Places to train on and places to hold out, both sorted by class.
-
-    The fraction that is held out is shared out over the classes by their sizes; small classes may
-    give none. Every class keeps at least one sample for training.
-    """
-    order = np.argsort(labels, kind="stable")
-    rng = np.random.default_rng([seed, 1])
-    bounds = np.searchsorted(labels[order], np.arange(n_classes + 1))
-    held_out = np.zeros(len(order), dtype=bool)
-    counts = np.diff(bounds)
-    for low, n, size in zip(bounds[:-1], counts, _allot(counts, fraction, rng), strict=True):
-        held_out[low + rng.permutation(n)[:size]] = True
-    return order[~held_out], order[held_out]
-
-
-def _allot(counts: NDArray[np.intp], fraction: float, rng: np.random.Generator) -> NDArray[np.intp]:
-    """How many samples of each class to hold out, by largest remainders; lots decide ties.
-
-    With many small classes, of which a fraction rounds to nothing each, the whole fraction is
-    still held out.
-    """
-    quotas = np.minimum(fraction * counts, counts - 1)
-    sizes = np.floor(quotas).astype(np.intp)
-    left = round(float(quotas.sum())) - int(sizes.sum())
-    lots = rng.permutation(len(counts))
-    sizes[np.lexsort((lots, sizes - quotas))[:left]] += 1
-    return sizes

@@ -26,10 +26,13 @@ __all__ = [
 
 #: What parameters accept, for type checkers and editors.
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
-Init = StartName | MadeStart | Start
+Init = StartName | Literal["auto"] | MadeStart | Start
 Arrangement = Literal["sequential", "interleaved", "random", "dependence"]
-Partition = Arrangement | list[Any] | tuple[Any, ...]
+Partition = Arrangement | Literal["auto"] | list[Any] | tuple[Any, ...]
 ShrinkageTarget = Literal["pooled", "diag"]
+
+#: How much more covariances are shrunk where samples without a class are learnt from.
+UNLABELLED_FACTOR = 3.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Shrinkage:
     ----------
     samples : float or "auto", default="auto"
         Pseudo-samples nu of each kernel that have a common covariance Psi:
-        P_k = (n_k P_k + nu Psi) / (n_k + nu). ``"auto"`` is m + 1 for a block of m features.
+        P_k = (n_k P_k + nu Psi) / (n_k + nu). ``"auto"`` is m + 1 for a block of m features, and
+        three times as many where samples without a class are learnt from.
     target : {"diag", "pooled"}, default="diag"
         Psi: the diagonal of the covariance within all kernels together, or all of it.
     """
@@ -52,25 +56,29 @@ class Shrinkage:
         checks.check_real("shrinkage", self.samples, 0.0, auto=True)
         checks.check_choice("target", self.target, get_args(ShrinkageTarget))
 
-    def amount(self, m: int) -> float:
+    def amount(self, m: int, unlabelled: bool = False) -> float:
         """Pseudo-samples for a block of m features.
 
         It takes m + 1 samples to span m features: with so many pseudo-samples no covariance is
-        singular, and a kernel of 30 m samples is left nearly as it is.
+        singular, and a kernel of 30 m samples is left nearly as it is. Samples without a class are
+        given to kernels by what these are so far, and a kernel that is wrong stays wrong if it is
+        narrow: then it is three times as many.
         """
-        return float(m + 1) if isinstance(self.samples, str) else float(self.samples)
+        if not isinstance(self.samples, str):
+            return float(self.samples)
+        return float(m + 1) * (UNLABELLED_FACTOR if unlabelled else 1.0)
 
 
 class Settings(NamedTuple):
     """What an estimator's parameters say, checked as far as that goes without data.
 
-    ``start`` makes what ``given`` does not fix. n_blocks, discriminative_iter and early_stopping
-    are None for "auto". What n_components, partition and priors mean depends on the data; a plan
-    decides that.
+    ``start`` makes what ``given`` does not fix. start, n_blocks, discriminative_iter and
+    early_stopping are None for "auto". What n_components, partition and priors mean depends on the
+    data; a plan decides that.
     """
 
     structure: Structure
-    start: StartMethod
+    start: StartMethod | None
     given: Start | None
     reseed: bool
     n_init: int
@@ -83,7 +91,7 @@ class Settings(NamedTuple):
     warm_start: bool
     n_components: Any = "auto"
     n_blocks: int | None = None
-    partition: Any = "sequential"
+    partition: Any = "auto"
     block_weights: FloatArray | Literal["auto", "fit"] | None = None
     discriminative_iter: int | None = 0
     early_stopping: bool | None = False
@@ -91,6 +99,7 @@ class Settings(NamedTuple):
     n_iter_no_change: int | None = None
     priors: Any = None
     class_weight: Any = None
+    unlabelled: Any = None
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Settings:
@@ -111,8 +120,10 @@ class Settings(NamedTuple):
         found["structure"] = STRUCTURES[found.pop("covariance_type")]
         init = found.pop("init")
         found["given"] = init if isinstance(init, Start) else None
-        found["start"] = as_start("init", init.otherwise if isinstance(init, Start) else init)
-        found["reseed"] = bool((found["given"] or found["start"]).reseed)
+        auto = isinstance(init, str) and init == "auto"
+        made = init.otherwise if isinstance(init, Start) else init
+        found["start"] = None if auto else as_start("init", made)
+        found["reseed"] = auto or bool((found["given"] or found["start"]).reseed)
         found["shrinkage"] = as_shrinkage(found["shrinkage"])
         found["verbose"] = int(found["verbose"])
         _check_components(found["n_components"])

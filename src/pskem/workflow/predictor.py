@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
+from pskem.estimators import OUTLIER, UNCERTAIN, estimate_priors
 from pskem.files import check_kind, check_place
 from pskem.persistence import load_with_header
+from pskem.structures import FloatArray
 from pskem.tables import (
     MISSING,
     TARGET,
@@ -28,10 +31,12 @@ from pskem.tables import (
 )
 from pskem.workflow.task import TABLE
 
-__all__ = ["Predictor", "check_predictions_place"]
+__all__ = ["Caution", "Predictor", "check_predictions_place"]
 
-#: The column of the predicted classes; columns of probabilities, p(class), follow it.
+#: The column of the predicted classes; a column that says why there is none, and columns of
+#: probabilities, p(class), may follow it.
 PREDICTION = "prediction"
+REJECTED = "rejected"
 
 
 def check_predictions_place(path: str, overwrite: bool = False) -> None:
@@ -49,7 +54,8 @@ def _holds_predictions(file: Path) -> bool:
         return False
     if PREDICTION not in names:
         return False
-    return all(name.startswith("p(") for name in names[names.index(PREDICTION) + 1 :])
+    after = names[names.index(PREDICTION) + 1 :]
+    return all(name == REJECTED or name.startswith("p(") for name in after)
 
 
 def _value(text: str) -> float | None:
@@ -58,6 +64,18 @@ def _value(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+class Caution(NamedTuple):
+    """When to name no class.
+
+    min_proba : the probability that a class must have to be named
+    outlier_share : rows are no outliers if they are more probable than this share of the rows that
+        were held out in the training; None does not look
+    """
+
+    min_proba: float = 0.0
+    outlier_share: float | None = None
 
 
 class Predictor(NamedTuple):
@@ -98,15 +116,78 @@ class Predictor(NamedTuple):
             )
         return self.target
 
+    def with_priors(self, priors: Any) -> Self:
+        """The same where classes are as frequent as given: "uniform", or a number by class."""
+        final = self._final
+        if isinstance(priors, Mapping):
+            known = {str(name): j for j, name in enumerate(self.classes)}
+            unknown = [name for name in priors if name not in known]
+            missing = [name for name in known if name not in priors]
+            if unknown or missing:
+                wrong = f"names {unknown[0]!r}" if unknown else f"lacks {missing[0]!r}"
+                raise TableError(
+                    f"The table of priors {wrong}. It needs one row for each class of the model:"
+                    f" {', '.join(list(known)[:20])}."
+                )
+            priors = [priors[name] for name in known]
+        try:
+            changed = final.with_priors(priors)
+        except ValueError as error:
+            raise TableError(str(error)) from None
+        if final is not self.model:
+            return self._replace(model=Pipeline([*self.model.steps[:-1], ("classifier", changed)]))
+        return self._replace(model=changed)
+
+    def estimate_priors(self, source: str, **reading: Any) -> FloatArray:
+        """Class priors of a table, from its rows alone."""
+        proba = [self._proba(X) for _, X in self._parts(source, (), None, **reading)]
+        with np.errstate(divide="ignore"):
+            return estimate_priors(np.log(np.concatenate(proba)), self._final.class_prior_)
+
+    @property
+    def _final(self) -> Any:
+        final = self.model[-1] if isinstance(self.model, Pipeline) else self.model
+        if not hasattr(final, "with_priors"):
+            raise TableError(
+                f"The model file holds a {type(final).__name__}, whose priors and densities are"
+                " not known. --priors and --reject are for pskem's classifiers."
+            )
+        return final
+
+    def _reasons(self, X: Any, proba: NDArray[np.floating], caution: Caution) -> NDArray[np.str_]:
+        """Why each row gets no class; empty if it does."""
+        reasons = np.where(proba.max(axis=1) < caution.min_proba, UNCERTAIN, "")
+        if caution.outlier_share is None:
+            return reasons
+        with unknown_allowed():
+            inner = self.model[:-1].transform(X) if isinstance(self.model, Pipeline) else X
+        try:
+            outliers = self._final.is_outlier(inner, caution.outlier_share)
+        except ValueError as error:
+            if "held out" not in str(error):
+                raise
+            raise TableError(
+                "The training held no rows out, so there is nothing to tell outliers by. Train on"
+                " 1,000 rows at least, or with --early-stopping."
+            ) from None
+        return np.where(outliers, OUTLIER, reasons)
+
     def predictions(
-        self, source: str, proba: bool = False, keep: Sequence[str] = (), **reading: Any
+        self,
+        source: str,
+        proba: bool = False,
+        keep: Sequence[str] = (),
+        caution: Caution | None = None,
+        **reading: Any,
     ) -> Iterator[Any]:
         """Data frames of kept columns, the prediction and, if asked for, all probabilities.
 
-        ``reading`` holds subset, data_home and rows (of a part), as for
-        :func:`pskem.tables.read_parts`.
+        With ``caution`` some rows get no class, and a column says why. ``reading`` holds subset,
+        data_home and rows (of a part), as for :func:`pskem.tables.read_parts`.
         """
         made = [PREDICTION, *(f"p({name})" for name in self.classes if proba)]
+        if caution is not None:
+            made.insert(1, REJECTED)
         taken = [name for name in keep if name in made]
         if taken:
             raise TableError(f"The column {taken[0]!r} cannot be kept: the output has its own.")
@@ -117,6 +198,11 @@ class Predictor(NamedTuple):
             p = self._proba(X)
             labels = self.classes[p.argmax(axis=1)]
             columns = [labels, *(p.T if proba else ())]
+            if caution is not None:
+                reasons = self._reasons(X, p, caution)
+                named, why = labels.astype(object), reasons.astype(object)
+                named[reasons != ""], why[reasons == ""] = None, None
+                columns = [named, why, *columns[1:]]
             kept = frame[list(keep)].reset_index(drop=True)
             yield kept.assign(**dict(zip(made, columns, strict=True)))
 

@@ -37,7 +37,9 @@ def classifier_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
     if "init_range" in flat:
         fields["low"], fields["high"] = _range(flat["init_range"])
     if fields:
-        start: Any = settings.get("init", "class-kmeans")
+        start: Any = settings.get("init", "auto")
+        if isinstance(start, str) and start == "auto":  # which these settings decide
+            start = "class-kmeans"
         if not is_dataclass(start):
             checks.check_choice("init", start, list(STARTS))
             start = STARTS[start]

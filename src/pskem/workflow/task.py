@@ -34,6 +34,7 @@ class Task(NamedTuple):
     """Features as a data frame, labels, and how the one is made from the other's table.
 
     source : what the table was read from
+    y : labels; None, among objects, for rows without a class
     encoder : unfitted steps from the features to what the classifier takes
     remarks : what was done to the table that its owner should know
     weights : how often each row counts; None if all count alike
@@ -55,6 +56,7 @@ class Task(NamedTuple):
         target: str,
         *,
         weights: str | None = None,
+        unlabelled: bool = False,
         drop: Collection[str] = (),
         categorical: Collection[str] = (),
         pca: int | None = None,
@@ -63,10 +65,16 @@ class Task(NamedTuple):
         subset: str | None = None,
         data_home: Any = None,
     ) -> Self:
-        """Read a table; rows without a class, or with a weight of 0, are left out."""
+        """Read a table; rows with a weight of 0 are left out, and rows without a class.
+
+        With ``unlabelled`` the latter are kept, to learn from as well.
+        """
         frame = read_table(source, subset, data_home, text=categorical, verbatim=[target])
         y, present = labels_of(frame, target)
-        if not present.all():
+        if unlabelled and not present.all():
+            known, y = y, np.full(len(frame), None, dtype=object)
+            y[present] = known
+        elif not present.all():
             frame = frame[present]
         counted = None
         if weights is not None:
@@ -74,10 +82,11 @@ class Task(NamedTuple):
                 raise TableError(f"The column {target!r} holds the classes; it has no weights.")
             counted = weights_of(frame, weights)
             frame, y, counted = frame[counted > 0.0], y[counted > 0.0], counted[counted > 0.0]
-        classes, counts = np.unique(y, return_counts=True)
+        known = y[[label is not None for label in y]] if y.dtype == object else y
+        classes, counts = np.unique(known.astype(str), return_counts=True)
         if len(classes) < 2:
             raise TableError(
-                f"The column {target!r} holds {'one class only' if len(y) else 'no class'}; a"
+                f"The column {target!r} holds {'one class only' if len(known) else 'no class'}; a"
                 " classifier needs two at least."
             )
         if counts.min() < SMALLEST_CLASS:
@@ -102,7 +111,8 @@ class Task(NamedTuple):
             if name != weights
         ]
         if not present.all():
-            remarks.append(f"{int((~present).sum()):,} row(s) without a class are left out.")
+            fate = "are learnt from as well" if unlabelled else "are left out"
+            remarks.append(f"{int((~present).sum()):,} row(s) without a class {fate}.")
         gaps = int(X[columns.numeric].isna().to_numpy().sum())
         if gaps and (pca is not None or ica):
             remarks.append(
@@ -117,6 +127,13 @@ class Task(NamedTuple):
             )
         encoder = make_encoder(columns, image_set, pca, ica, random_state)
         return cls(source, X, y, target, columns, encoder, remarks, counted)
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which rows have a class."""
+        if self.y.dtype != object:
+            return np.ones(len(self.y), dtype=bool)
+        return np.array([label is not None for label in self.y], dtype=bool)
 
     def at(self, rows: NDArray[np.intp]) -> Self:
         """Some rows of it."""

@@ -19,7 +19,7 @@ from pskem.tables import TableError, category_features, fit_encoder, unknown_all
 from pskem.training import Settings, deal_blocks, draw_seeds, split, suggest_n_components
 from pskem.workflow.task import Task
 
-__all__ = ["Trained", "complete", "hold_out", "train"]
+__all__ = ["Trained", "complete", "hold_out", "known_labels", "train"]
 
 #: The floor where there are indicators of categories: a kernel that has seen one category should
 #: not rule out the others.
@@ -77,7 +77,7 @@ def complete(
         n_components=[*kernels, *map(len, values)],
         init=Start(
             means=[*[None] * len(parts), *values],
-            otherwise=model.init,
+            otherwise="class-kmeans" if model.init == "auto" else model.init,
             reseed=Settings.parse(model.get_params(deep=False)).reseed,
         ),
     )
@@ -158,7 +158,12 @@ def train(
     The held-out rows are seen by no step, unless ``early_stopping`` is True: then they choose the
     pass. ``category_floor`` is as for :func:`complete`.
     """
-    rows, held_out = hold_out(task.y, validation_fraction, classifier.random_state)
+    known = task.labelled
+    places, others = np.flatnonzero(known), np.flatnonzero(~known)
+    kept, watching = hold_out(
+        known_labels(task.y[known]), validation_fraction, classifier.random_state
+    )
+    rows, held_out = np.concatenate([places[kept], others]), places[watching]
     chooses = check_boolean("early_stopping", classifier.early_stopping, auto=True) is True
     if chooses and not len(held_out):
         raise TableError(
@@ -167,24 +172,33 @@ def train(
         )
     trained, watched = task.at(rows), task.at(held_out)
     encoder, X = fit_encoder(task.encoder, trained.X)
-    y, weights = trained.y, trained.weights
-    model = complete(classifier, encoder, X, y, category_floor)
+    weights = trained.weights
+    mine = trained.labelled
+    y = trained.y
+    model = complete(classifier, encoder, X[mine], known_labels(y[mine]), category_floor)
     validation: tuple[Any, ...] = ()
     if len(held_out):
         with unknown_allowed():
             X_val = encoder.transform(watched.X)
-        validation = X_val, watched.y, watched.weights
+        validation = X_val, known_labels(watched.y), watched.weights
     # Rows that choose something can no longer measure it.
     names = ("X_val", "y_val", "sample_weight_val")
     choosing = dict(zip(names, validation, strict=True)) if chooses else {}
     model.fit(X, y, weights, **choosing)
     validated = float(model.score(*validation)) if validation else None
+    X, y = X[mine], known_labels(y[mine])
+    weights = None if weights is None else weights[mine]
     accuracy = float(model.score(X, y, weights))
     own = np.arange(len(y)), np.searchsorted(model.classes_, y)
     log_likelihood = float(np.average(model.class_log_likelihood(X)[own], weights=weights))
     model.set_params(verbose=0)
     pipeline = Pipeline([*encoder.steps, ("classifier", model)])
     return Trained(pipeline, task, len(rows), len(held_out), accuracy, validated, log_likelihood)
+
+
+def known_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Labels of one kind, from objects among which there may have been gaps."""
+    return np.array(y.tolist()) if y.dtype == object else y
 
 
 def hold_out(

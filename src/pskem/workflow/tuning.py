@@ -22,7 +22,7 @@ from pskem.estimators import (
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
 from pskem.workflow.task import Task
-from pskem.workflow.training import complete, hold_out
+from pskem.workflow.training import complete, hold_out, known_labels
 
 __all__ = ["Search", "tune"]
 
@@ -40,19 +40,24 @@ def _make_folds(task: Task, n_folds: int, seed: Any, seconds: float) -> list[tup
     from sklearn.model_selection import StratifiedKFold
 
     start = time.monotonic()
-    _, counts = np.unique(task.y, return_counts=True)
+    places, others = np.flatnonzero(task.labelled), np.flatnonzero(~task.labelled)
+    y = known_labels(task.y[places])
+    _, counts = np.unique(y, return_counts=True)
     splitter = StratifiedKFold(min(n_folds, int(counts.min())), shuffle=True, random_state=seed)
     folds: list[tuple[Pipeline, Fold]] = []
-    for train, test in splitter.split(np.zeros(len(task.y)), task.y):
+    for kept, judged in splitter.split(np.zeros(len(y)), y):
+        # Rows without a class can be learnt from, not judged by.
+        train, test = np.concatenate([places[kept], others]), places[judged]
         if len(folds) >= 2 and time.monotonic() - start > seconds:
             break
         if not (task.columns.numeric or (task.X.iloc[train].nunique(dropna=False) > 1).any()):
             raise TableError("No column varies within a fold; use fewer folds, or more rows.")
-        kept, judged = task.at(train), task.at(test)
-        encoder, X = fit_encoder(task.encoder, kept.X)
+        ours, theirs = task.at(train), task.at(test)
+        encoder, X = fit_encoder(task.encoder, ours.X)
         with unknown_allowed():
-            X_test = encoder.transform(judged.X)
-        fold = Fold(X, kept.y, X_test, judged.y, kept.weights, judged.weights)
+            X_test = encoder.transform(theirs.X)
+        labels = known_labels(theirs.y)
+        fold = Fold(X, ours.y, X_test, labels, ours.weights, theirs.weights)
         folds.append((encoder, fold))
     return folds
 
@@ -86,13 +91,15 @@ def tune(
     """
     start = time.monotonic()
     if len(task.y) > MOST_ROWS:
-        _, rows = hold_out(task.y, MOST_ROWS / len(task.y), classifier.random_state)
+        kinds = task.y if task.labelled.all() else task.y.astype(str)
+        _, rows = hold_out(kinds, MOST_ROWS / len(task.y), classifier.random_state)
         task = task.at(rows)
     folds = _make_folds(task, n_folds, classifier.random_state, FOLDS_SHARE * budget)
     encoder, first = folds[0]
     n_samples, n_features = first.X.shape
     n_numbers = n_features - sum(map(len, category_features(encoder)))
-    _, counts = np.unique(first.y, return_counts=True)
+    known = np.array([label is not None for label in first.y], dtype=bool)
+    _, counts = np.unique(known_labels(first.y[known]), return_counts=True)
     if n_numbers:
         grid = make_candidates(counts, n_numbers, covariance_type=list(STRUCTURES))
     else:  # categories alone have a kernel for each value
@@ -101,7 +108,8 @@ def tune(
     def make(candidate: Candidate) -> Iterator[tuple[SharedKernelClassifier, Fold]]:
         model = configured(classifier, candidate)
         for encoder, fold in folds:
-            yield complete(model, encoder, fold.X, fold.y), fold
+            known = np.array([label is not None for label in fold.y], dtype=bool)
+            yield complete(model, encoder, fold.X[known], known_labels(fold.y[known])), fold
 
     trials = search(
         grid,

@@ -18,148 +18,20 @@ from pskem.engine import (
     Coordinates,
     Kernels,
     Mapper,
-    Prepared,
     distinct_patterns,
-    locate,
     mix,
-    prepare,
     serial_map,
     softmax_in_place,
 )
-from pskem.structures import STRUCTURES, FloatArray, Structure, marginal
+from pskem.model._block import Block, frozen
+from pskem.structures import STRUCTURES, FloatArray, Structure
 
-__all__ = ["HELD", "Block", "InformationCriteria", "Model", "shared_proportion"]
+__all__ = ["HELD", "InformationCriteria", "Model", "shared_proportion"]
 
 #: A class holds a kernel if its weight is at least this: the paper's threshold.
 HELD = 0.01
 #: Components beyond which the expansion of a partitioned model is refused.
 MAX_EXPANDED = 10_000
-
-
-def _frozen(array: Any) -> NDArray[Any]:
-    """A copy that nobody can write to; one that is such a copy already is left alone."""
-    if type(array) is np.ndarray and array.base is None and not array.flags.writeable:
-        return array
-    copy = np.array(array)
-    copy.flags.writeable = False
-    return copy
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Block:
-    """The shared kernel model of one block of features. Immutable.
-
-    Weights, means and covariances are in the units of X; what is kept are the kernels in
-    standardised coordinates, in which they are evaluated.
-
-    Attributes
-    ----------
-    features : ndarray of shape (m,)
-        Columns of X that the block uses.
-    weights : ndarray of shape (n_classes, n_components)
-        pi_kj of the paper; rows sum to one.
-    means : ndarray of shape (n_components, m)
-    covariances : ndarray
-        (n_components, m, m) for ``"full"``, (m, m) for ``"tied"``, (n_components, m) for
-        ``"diag"``, (n_components,) for ``"spherical"``.
-    covariance_type : str
-    shift, scale : ndarray of shape (m,)
-        The standardised coordinates, (x - shift) / scale.
-    allowed : ndarray of bool of shape (n_classes, n_components)
-        Which weights were free to be other than zero; all of them unless the start said
-        otherwise, or kernels belong to classes.
-    """
-
-    features: NDArray[np.intp]
-    kernels: Kernels
-    coordinates: Coordinates
-    structure: Structure
-    allowed: NDArray[np.bool_]
-
-    def __post_init__(self) -> None:
-        shift, scale = (_frozen(np.asarray(part, np.float64)) for part in self.coordinates)
-        frozen = {
-            "features": _frozen(self.features),
-            "kernels": Kernels(*map(_frozen, self.kernels)),
-            "coordinates": Coordinates(shift, scale),
-            "allowed": _frozen(self.allowed),
-        }
-        for name, value in frozen.items():
-            object.__setattr__(self, name, value)
-
-    def __reduce__(self) -> tuple[type[Block], tuple[Any, ...]]:
-        # Through the constructor, so that copies are read-only too.
-        return Block, tuple(getattr(self, field.name) for field in fields(self))
-
-    def __repr__(self) -> str:
-        return (
-            f"Block(n_features={len(self.features)}, n_components={len(self.means)},"
-            f" n_classes={len(self.weights)}, covariance_type={self.covariance_type!r})"
-        )
-
-    def with_kernels(self, kernels: Kernels) -> Block:
-        """The same block with other kernels, in standardised coordinates."""
-        other = object.__new__(Block)  # what is frozen already is not copied again
-        vars(other).update(vars(self), kernels=Kernels(*map(_frozen, kernels)))
-        return other
-
-    @property
-    def weights(self) -> FloatArray:
-        return self.kernels.weights
-
-    @property
-    def means(self) -> FloatArray:
-        return _frozen(self.kernels.means * self.scale + self.shift)
-
-    @property
-    def covariances(self) -> FloatArray:
-        return _frozen(self.structure.storage.rescale(self.kernels.covariances, self.scale))
-
-    @property
-    def covariance_type(self) -> str:
-        return self.structure.name
-
-    @property
-    def shift(self) -> FloatArray:
-        return self.coordinates.shift
-
-    @property
-    def scale(self) -> FloatArray:
-        return self.coordinates.scale
-
-    @property
-    def dense_covariances(self) -> FloatArray:
-        """The covariances as (n_components, m, m), whatever their type."""
-        return self.structure.storage.dense(self.covariances, *self.kernels.means.shape)
-
-    @property
-    def n_parameters(self) -> int:
-        """Free parameters: weights that are not fixed at zero, means, covariances."""
-        K, m = self.kernels.means.shape
-        free_weights = np.count_nonzero(self.allowed) - len(self.allowed)
-        return int(free_weights) + K * m + self.structure.storage.n_parameters(K, m)
-
-    def prepared(
-        self, dtype: np.dtype[np.floating], patterns: NDArray[np.bool_] | None = None
-    ) -> Prepared:
-        """The kernels made ready for evaluation in a given precision, perhaps with gaps."""
-        return prepare(self.structure, self.kernels, dtype, patterns)
-
-    def log_densities(self, prepared: Prepared, X: FloatArray) -> FloatArray:
-        """log N(x_n; mu_k, P_k), (K, n), for rows of X (n, M)."""
-        local = locate(X, self.features, self.coordinates)
-        return prepared.log_densities(local) - self.coordinates.log_volumes(local)
-
-    def marginal(self, observed: NDArray[np.bool_]) -> Block:
-        """The block of some of its features, (m,)."""
-        structure, kept = marginal(self.structure, self.kernels.gaussians, observed)
-        return replace(
-            self,
-            features=self.features[observed],
-            kernels=Kernels(self.weights, *kept),
-            coordinates=Coordinates(self.shift[observed], self.scale[observed]),
-            structure=structure,
-        )
 
 
 class InformationCriteria(NamedTuple):
@@ -183,6 +55,9 @@ class Model:
     temperature : float
         Posterior probabilities are the softmax of
         (log priors[j] + sum_r block_weights[r] log q_rj(x)) / temperature.
+    shift : ndarray of shape (n_classes,) or None
+        Log of the priors over those that the model was trained with, if they are others. It is
+        added to the log posteriors as it is, whatever the temperature.
     """
 
     blocks: tuple[Block, ...]
@@ -190,10 +65,13 @@ class Model:
     priors: FloatArray
     block_weights: FloatArray
     temperature: float = 1.0
+    shift: FloatArray | None = None
 
     def __post_init__(self) -> None:
         for name in ("classes", "priors", "block_weights"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        if self.shift is not None:
+            object.__setattr__(self, "shift", frozen(self.shift))
         object.__setattr__(self, "blocks", tuple(self.blocks))
 
     def __reduce__(self) -> tuple[type[Model], tuple[Any, ...]]:
@@ -239,7 +117,22 @@ class Model:
 
     def joint(self, log_q: FloatArray) -> FloatArray:
         """log p(c=j) + sum_r beta_r log q_rj, (n, L), from log q (n, R, L)."""
-        return (log_q * self.block_weights[:, None]).sum(axis=1) + self.log_priors
+        joint = (log_q * self.block_weights[:, None]).sum(axis=1) + self.log_priors
+        # What is divided by the temperature later is not the shift.
+        return joint if self.shift is None else joint + (self.temperature - 1.0) * self.shift
+
+    def with_priors(self, priors: FloatArray) -> Model:
+        """The same model where classes are as frequent as this, (L,).
+
+        Posterior probabilities change by the ratio of the priors, as Bayes has it; a class that
+        had none keeps none.
+        """
+        before = np.zeros(len(priors)) if self.shift is None else self.shift
+        with np.errstate(divide="ignore", invalid="ignore"):
+            both = (self.priors > 0.0) & (priors > 0.0)
+            change = np.where(both, np.log(priors) - self.log_priors, 0.0)
+        possible = np.where(self.priors > 0.0, priors, 0.0)
+        return replace(self, priors=possible / possible.sum(), shift=before + change)
 
     def log_likelihood(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
         """log q_rj(x_n): (N, R, L), the summands of Pulford (2022), eq. (skemp)."""

@@ -1,0 +1,70 @@
+"""From what ``fit`` is given to samples: features, classes as places, weights, priors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+
+from pskem import checks
+from pskem.estimators._input import accept, accept_labelled, counted_rows
+from pskem.model import Model
+from pskem.structures import FloatArray
+from pskem.training import Samples, Settings
+
+__all__ = ["gather_samples"]
+
+
+def gather_samples(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    validation: tuple[Any, Any, Any],
+    settings: Settings,
+    before: Model | None,
+) -> Samples:
+    """Validated samples; the estimator learns of its features unless it goes on from a fit."""
+    X, y, labelled = accept_labelled(estimator, X, y, settings.unlabelled, before is None)
+    check_classification_targets(y)
+    places = np.full(len(X), -1, dtype=np.intp)  # in y
+    places[slice(None) if labelled is None else labelled] = np.arange(len(y))
+    X, places, weights = counted_rows(X, places, sample_weight)
+    known = places >= 0
+    if not known.any():
+        raise ValueError("sample_weight is zero for all samples whose class is known.")
+    classes, own = np.unique(y[places[known]], return_inverse=True)
+    labels = np.full(len(X), -1, dtype=np.intp)
+    labels[known] = own
+    masses = np.bincount(own, None if weights is None else weights[known]).astype(np.float64)
+    by_class = checks.check_class_weight(settings.class_weight, classes, masses)
+    if by_class is not None:
+        # Samples without a class count as they are.
+        weights = np.append(by_class, 1.0)[labels] * (1.0 if weights is None else weights)
+        masses = masses * by_class
+    priors = checks.check_prior(settings.priors, masses / masses.sum())
+    held_out = _validation(estimator, *validation, classes)
+    names = getattr(estimator, "feature_names_in_", None)
+    learn = settings.priors is None
+    return Samples(X, labels, classes, priors, held_out, names, weights, learn)
+
+
+def _validation(
+    estimator: Any, X: Any, y: Any, weights: Any, classes: NDArray[Any]
+) -> tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None:
+    """Validation data, if there are any."""
+    if (X is None) != (y is None):
+        missing = "X_val" if X is None else "y_val"
+        raise ValueError(f"X_val and y_val go together, but {missing} is missing.")
+    if X is None:
+        if weights is not None:
+            raise ValueError("sample_weight_val is given, but X_val and y_val are missing.")
+        return None
+    try:
+        X, y = accept(estimator, X, y, reset=False)
+        X, y, weights = counted_rows(X, y, weights, "sample_weight_val")
+    except ValueError as error:
+        raise ValueError(f"X_val and y_val are not accepted. {error}") from None
+    return X, checks.check_labels(y, classes, "y_val"), weights

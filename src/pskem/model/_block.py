@@ -1,0 +1,140 @@
+"""The shared kernel model of one block of features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.engine import Coordinates, Kernels, Prepared, locate, prepare
+from pskem.structures import FloatArray, Structure, marginal
+
+__all__ = ["Block"]
+
+
+def frozen(array: Any) -> NDArray[Any]:
+    """A copy that nobody can write to; one that is such a copy already is left alone."""
+    if type(array) is np.ndarray and array.base is None and not array.flags.writeable:
+        return array
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Block:
+    """The shared kernel model of one block of features. Immutable.
+
+    Weights, means and covariances are in the units of X; what is kept are the kernels in
+    standardised coordinates, in which they are evaluated.
+
+    Attributes
+    ----------
+    features : ndarray of shape (m,)
+        Columns of X that the block uses.
+    weights : ndarray of shape (n_classes, n_components)
+        pi_kj of the paper; rows sum to one.
+    means : ndarray of shape (n_components, m)
+    covariances : ndarray
+        (n_components, m, m) for ``"full"``, (m, m) for ``"tied"``, (n_components, m) for
+        ``"diag"``, (n_components,) for ``"spherical"``.
+    covariance_type : str
+    shift, scale : ndarray of shape (m,)
+        The standardised coordinates, (x - shift) / scale.
+    allowed : ndarray of bool of shape (n_classes, n_components)
+        Which weights were free to be other than zero; all of them unless the start said
+        otherwise, or kernels belong to classes.
+    """
+
+    features: NDArray[np.intp]
+    kernels: Kernels
+    coordinates: Coordinates
+    structure: Structure
+    allowed: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        shift, scale = (frozen(np.asarray(part, np.float64)) for part in self.coordinates)
+        parts = {
+            "features": frozen(self.features),
+            "kernels": Kernels(*map(frozen, self.kernels)),
+            "coordinates": Coordinates(shift, scale),
+            "allowed": frozen(self.allowed),
+        }
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[type[Block], tuple[Any, ...]]:
+        # Through the constructor, so that copies are read-only too.
+        return Block, tuple(getattr(self, field.name) for field in fields(self))
+
+    def __repr__(self) -> str:
+        return (
+            f"Block(n_features={len(self.features)}, n_components={len(self.means)},"
+            f" n_classes={len(self.weights)}, covariance_type={self.covariance_type!r})"
+        )
+
+    def with_kernels(self, kernels: Kernels) -> Block:
+        """The same block with other kernels, in standardised coordinates."""
+        other = object.__new__(Block)  # what is frozen already is not copied again
+        vars(other).update(vars(self), kernels=Kernels(*map(frozen, kernels)))
+        return other
+
+    @property
+    def weights(self) -> FloatArray:
+        return self.kernels.weights
+
+    @property
+    def means(self) -> FloatArray:
+        return frozen(self.kernels.means * self.scale + self.shift)
+
+    @property
+    def covariances(self) -> FloatArray:
+        return frozen(self.structure.storage.rescale(self.kernels.covariances, self.scale))
+
+    @property
+    def covariance_type(self) -> str:
+        return self.structure.name
+
+    @property
+    def shift(self) -> FloatArray:
+        return self.coordinates.shift
+
+    @property
+    def scale(self) -> FloatArray:
+        return self.coordinates.scale
+
+    @property
+    def dense_covariances(self) -> FloatArray:
+        """The covariances as (n_components, m, m), whatever their type."""
+        return self.structure.storage.dense(self.covariances, *self.kernels.means.shape)
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters: weights that are not fixed at zero, means, covariances."""
+        K, m = self.kernels.means.shape
+        free_weights = np.count_nonzero(self.allowed) - len(self.allowed)
+        return int(free_weights) + K * m + self.structure.storage.n_parameters(K, m)
+
+    def prepared(
+        self, dtype: np.dtype[np.floating], patterns: NDArray[np.bool_] | None = None
+    ) -> Prepared:
+        """The kernels made ready for evaluation in a given precision, perhaps with gaps."""
+        return prepare(self.structure, self.kernels, dtype, patterns)
+
+    def log_densities(self, prepared: Prepared, X: FloatArray) -> FloatArray:
+        """log N(x_n; mu_k, P_k), (K, n), for rows of X (n, M)."""
+        local = locate(X, self.features, self.coordinates)
+        return prepared.log_densities(local) - self.coordinates.log_volumes(local)
+
+    def marginal(self, observed: NDArray[np.bool_]) -> Block:
+        """The block of some of its features, (m,)."""
+        structure, kept = marginal(self.structure, self.kernels.gaussians, observed)
+        return replace(
+            self,
+            features=self.features[observed],
+            kernels=Kernels(self.weights, *kept),
+            coordinates=Coordinates(self.shift[observed], self.scale[observed]),
+            structure=structure,
+        )

@@ -1,0 +1,120 @@
+"""Which samples validate, and what that allows after EM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.structures import FloatArray
+from pskem.training._order import Rows
+from pskem.training._settings import Settings
+
+__all__ = ["Refinement", "Samples", "hold_out", "split"]
+
+#: Samples from which on some are held out to choose discriminative passes and to fit weights: a
+#: tenth of fewer chooses by chance, and is missed in the training.
+ENOUGH_TO_VALIDATE = 1000
+#: Discriminative passes, when validation chooses among them and when it does not.
+VALIDATED_PASSES = 20
+UNWATCHED_PASSES = 5
+
+
+class Samples(NamedTuple):
+    """Validated input: X (N, M), labels (N,) as places in classes (L,), priors (L,).
+
+    labels : -1 where nobody knows the class
+    learn_priors : whether samples without a class change the priors
+    validation : X, labels and weights of samples to validate on
+    weights : (N,), all positive; None if all samples count alike
+    """
+
+    X: FloatArray
+    labels: NDArray[np.intp]
+    classes: NDArray[Any]
+    priors: FloatArray
+    validation: tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None = None
+    feature_names: Sequence[str] | None = None
+    weights: FloatArray | None = None
+    learn_priors: bool = False
+
+
+class Refinement(NamedTuple):
+    """What happens after EM.
+
+    fit_weights : whether to fit the block weights to the validation data
+    passes : discriminative passes, at most
+    choose : whether validation chooses among the passes
+    """
+
+    fit_weights: bool = False
+    passes: int = 0
+    choose: bool = False
+
+
+def hold_out(
+    settings: Settings, samples: Samples, seed: int, rows: Rows, unlabelled: bool
+) -> tuple[Refinement, Rows, Rows]:
+    """What to do after EM, rows to train on, and rows to validate on."""
+    N, L = rows.size, len(samples.classes)
+    nobody = rows.at(np.zeros(0, dtype=np.intp))
+    validated = samples.validation is not None
+    asked, weights = settings.early_stopping, settings.block_weights
+    choose = (validated or N >= ENOUGH_TO_VALIDATE) if asked is None else asked
+    passes = settings.discriminative_iter
+    # Few labels would soon be learnt by heart, and with them what many samples had taught.
+    unwatched = 0 if unlabelled else UNWATCHED_PASSES
+    if passes is None:
+        passes = VALIDATED_PASSES if choose else unwatched
+    choose = choose and passes > 0
+    fit = isinstance(weights, str) and (weights == "fit" or choose)
+    refinement = Refinement(fit, passes, choose)
+    if validated or not (asked or choose or fit):
+        return refinement, rows, nobody
+    fraction = settings.validation_fraction
+    kept, held_out = split(samples.labels[rows.places], fraction, L, seed)
+    if len(held_out):
+        return refinement, rows.at(kept), rows.at(held_out)
+    if asked or (isinstance(weights, str) and weights == "fit"):
+        raise ValueError(
+            f"validation_fraction={fraction} of {N} samples leaves none to validate on (every"
+            " class keeps one to train on). Use a larger fraction or more samples, give X_val and"
+            " y_val, or set early_stopping=False and block_weights=None."
+        )
+    if settings.discriminative_iter is None:  # nobody watches
+        passes = unwatched
+    return Refinement(passes=passes), rows, nobody
+
+
+def split(
+    labels: NDArray[np.intp], fraction: float, n_classes: int, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Places to train on and places to hold out, both sorted by class.
+
+    The fraction that is held out is shared out over the classes by their sizes; small classes may
+    give none. Every class keeps at least one sample for training.
+    """
+    order = np.argsort(labels, kind="stable")
+    rng = np.random.default_rng([seed, 1])
+    bounds = np.searchsorted(labels[order], np.arange(n_classes + 1))
+    held_out = np.zeros(len(order), dtype=bool)
+    counts = np.diff(bounds)
+    for low, n, size in zip(bounds[:-1], counts, _allot(counts, fraction, rng), strict=True):
+        held_out[low + rng.permutation(n)[:size]] = True
+    return order[~held_out], order[held_out]
+
+
+def _allot(counts: NDArray[np.intp], fraction: float, rng: np.random.Generator) -> NDArray[np.intp]:
+    """How many samples of each class to hold out, by largest remainders; lots decide ties.
+
+    With many small classes, of which a fraction rounds to nothing each, the whole fraction is
+    still held out.
+    """
+    quotas = np.minimum(fraction * counts, counts - 1)
+    sizes = np.floor(quotas).astype(np.intp)
+    left = round(float(quotas.sum())) - int(sizes.sum())
+    lots = rng.permutation(len(counts))
+    sizes[np.lexsort((lots, sizes - quotas))[:left]] += 1
+    return sizes
