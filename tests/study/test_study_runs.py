@@ -179,7 +179,38 @@ def test_every_conventional_classifier_learns(name, tmp_path):
     point = IRIS._replace(method=name, settings=CLASSIFIERS[name].complete(given), validation={})
     result = perform(RunSpec(point, 0), Place(tmp_path))
     assert result.honest > 0.9
-    assert result.warnings == {}
+    known = {"y contains no unlabeled samples": 3} if name == "self-training" else {}
+    assert result.warnings == known
+
+
+def test_so_many_labels_of_each_class_are_kept():
+    y = np.repeat([0, 1, 2], [50, 30, 40])
+    (part,) = make_parts(y, None, {"test": 0.25, "labels": 4}, {}, 3)
+    assert np.bincount(y[part.train]).tolist() == [4, 4, 4]
+    everyone = np.sort(np.concatenate([part.train, part.unlabelled, part.test]))
+    np.testing.assert_array_equal(everyone, np.arange(120))
+    (other,) = make_parts(y, None, {"test": 0.25, "labels": 4}, {}, 4)
+    assert set(other.train) != set(part.train)
+    with pytest.raises(StudyError, match="40 labels of each class were asked for; 0 has 38"):
+        make_parts(y, None, {"labels": 40}, {}, 0)
+
+
+def test_rows_without_their_classes_are_learnt_from_by_those_who_can(rng):
+    y = rng.integers(2, size=400)
+    X = rng.standard_normal((400, 4)) + 4.0 * y[:, None]
+    sample = Sample(X[:6], y[:6], X[6:300])
+    seen = {}
+    for name in ("pskem", "pskem-labelled", "pskem-ensemble", "self-training", "label-spreading"):
+        method = CLASSIFIERS[name]
+        model = method.make(method.complete({}), 0, 1)
+        fit = model.fit
+        model.fit = lambda X, y, name=name, fit=fit: seen.update({name: len(X)}) or fit(X, y)
+        trace = method.train(model, sample, [Sample(X[300:], y[300:])])
+        assert trace.accuracies[0][0] > (0.5 if name == "self-training" else 0.9)
+    assert seen.pop("pskem-labelled") == 6
+    assert set(seen.values()) == {300}
+    texts = Sample(X[:6], np.array(["a", "b"])[y[:6]], X[6:300]).together(-1)
+    assert texts.y.dtype == object
 
 
 def test_settings_that_a_classifier_refuses_are_not_chosen(recwarn):

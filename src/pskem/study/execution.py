@@ -107,7 +107,7 @@ def _gist(text: str) -> str:
 def _perform_part(run: RunSpec, material: Material, part: Part, threads: int) -> PartResult:
     method = CLASSIFIERS[run.point.method]
     rows = [part.test, part.validation] if len(part.validation) else [part.test]
-    trace = _train(run, method, material, part.train, rows, threads)
+    trace = _train(run, method, material, part.train, rows, threads, part.unlabelled)
     test = trace.accuracies[0]
     validation: list[float] = []
     if len(part.validation):
@@ -141,18 +141,23 @@ def _train(
     train: Rows,
     watched: list[Rows],
     threads: int,
+    unlabelled: Rows | None = None,
 ) -> Trace:
     """Train on some rows and watch the accuracy on others."""
     settings: dict[str, Any] = dict(run.point.settings)
+    others = np.empty(0, dtype=np.intp) if unlabelled is None else unlabelled
     if material.task is None:
         model = method.make(settings, run.seed, threads)
         samples = [Sample(material.X[rows], material.y[rows]) for rows in (train, *watched)]
-        return method.train(model, samples[0], samples[1:])
+        first = samples[0]._replace(unlabelled=material.X[others])
+        return method.train(model, first, samples[1:])
+    if len(others):
+        raise StudyError("Rows without their classes are for image sets so far.")
     encoder, X = fit_encoder(material.task.encoder, material.X.iloc[train])
     if len(np.unique(material.y[train])) < 2:
         raise StudyError("A training part holds one class only. Use fewer folds, or shuffle them.")
     with unknown_allowed():
-        others = [
+        seen = [
             Sample(np.asarray(encoder.transform(material.X.iloc[rows])), material.y[rows])
             for rows in watched
         ]
@@ -162,4 +167,4 @@ def _train(
         model = complete(bare, encoder, X, material.y[train], **decided)
     else:
         model = method.make(settings, run.seed, threads)
-    return method.train(model, Sample(X, material.y[train]), others)
+    return method.train(model, Sample(X, material.y[train]), seen)

@@ -68,6 +68,7 @@ SPLIT = {
     "order": choice(*ORDERS),
     "test": SHARE,
     "train": whole(1),
+    "labels": whole(1),
     "fixed": TRUTH,
 }
 VALIDATION = {"rows": whole(1), "fraction": SHARE, "folds": whole(2)}

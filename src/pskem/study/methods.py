@@ -56,10 +56,21 @@ SVM_CACHE = 1000
 
 
 class Sample(NamedTuple):
-    """Features (n, M) and labels (n,) of some rows."""
+    """Features (n, M) and labels (n,) of some rows, and features of rows without a label."""
 
     X: NDArray[Any]
     y: NDArray[Any]
+    unlabelled: NDArray[Any] | None = None
+
+    def together(self, marker: Any = None) -> Sample:
+        """All rows, with a marker for a label where there is none."""
+        if self.unlabelled is None or not len(self.unlabelled):
+            return Sample(self.X, self.y)
+        nothing = np.full(len(self.unlabelled), marker, dtype=object)
+        y = np.concatenate([self.y.astype(object), nothing])
+        numbers = marker is not None and self.y.dtype.kind == "i"
+        X = np.vstack([self.X, self.unlabelled])
+        return Sample(X, y.astype(self.y.dtype) if numbers else y)
 
 
 class Trace(NamedTuple):
@@ -141,7 +152,7 @@ class SharedKernels(NamedTuple):
             start = time.perf_counter()
             shared.append(now.shared_proportion())
             with workers(model.n_jobs) as parallel_map:
-                for scores, (X, y) in zip(accuracies, watched, strict=True):
+                for scores, (X, y, _) in zip(accuracies, watched, strict=True):
                     decided = now.classes[now.joint(now.log_likelihood(X, parallel_map)).argmax(1)]
                     scores.append(float(np.mean(decided == y)))
             away += time.perf_counter() - start
@@ -202,12 +213,16 @@ def train_once(model: Any, sample: Sample, watched: list[Sample]) -> Trace:
     start = time.perf_counter()
     model.fit(sample.X, sample.y)
     seconds = time.perf_counter() - start
-    return Trace([[float(model.score(X, y))] for X, y in watched], [], [], seconds)
+    return Trace([[float(model.score(X, y))] for X, y, _ in watched], [], [], seconds)
 
 
 class OutOfTheBox(NamedTuple):
-    """Ours with all that follows EM; ``partition="ica"`` puts independent components before it."""
+    """Ours with all that follows EM; ``partition="ica"`` puts independent components before it.
 
+    labelled_only : whether it goes without rows that have no label
+    """
+
+    labelled_only: bool = False
     has_passes: bool = False
 
     def parameters(self) -> set[str]:
@@ -230,7 +245,8 @@ class OutOfTheBox(NamedTuple):
         return make_pipeline(IndependentComponents(random_state=seed), model) if unmix else model
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
-        return train_once(model, sample, watched)
+        seen = sample if self.labelled_only else sample.together()
+        return train_once(model, seen, watched)
 
 
 class Ensemble(NamedTuple):
@@ -256,7 +272,42 @@ class Ensemble(NamedTuple):
         return PartitionEnsemble(member, **number, partition=None, random_state=seed)
 
     def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
-        return train_once(model, sample, watched)
+        return train_once(model, sample.together(), watched)
+
+
+class SemiSupervised(NamedTuple):
+    """A classifier of scikit-learn that learns from rows without a label as well: they have -1."""
+
+    base: Conventional
+    has_passes: bool = False
+
+    def parameters(self) -> set[str]:
+        return self.base.parameters()
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return self.base.complete(settings)
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        self.base.check(settings)
+
+    def make(self, settings: Mapping[str, Any], seed: int, threads: int) -> Any:
+        return self.base.make(settings, seed, threads)
+
+    def train(self, model: Any, sample: Sample, watched: list[Sample]) -> Trace:
+        if sample.y.dtype.kind == "U":  # texts would be taken for labels, whatever they say
+            sample = sample._replace(y=sample.y.astype(object))
+            watched = [part._replace(y=part.y.astype(object)) for part in watched]
+        return train_once(model, sample.together(-1), watched)
+
+
+def self_training(n_neighbors: int = 3, threshold: float = 0.75, n_jobs: int = 1) -> Any:
+    """Self-training of nearest neighbours, which have probabilities and are quick to refit."""
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.semi_supervised import SelfTrainingClassifier
+
+    return SelfTrainingClassifier(
+        KNeighborsClassifier(n_neighbors, n_jobs=n_jobs), threshold=threshold
+    )
 
 
 class Tuned(NamedTuple):
@@ -318,6 +369,7 @@ CLASSIFIERS: dict[str, StudyClassifier] = {
     "bagged-trees": Conventional("sklearn.ensemble.BaggingClassifier", parallel=True),
     "hist-gradient-boosting": Conventional("sklearn.ensemble.HistGradientBoostingClassifier"),
     "pskem": OutOfTheBox(),
+    "pskem-labelled": OutOfTheBox(labelled_only=True),
     "pskem-cv": Conventional(
         # Without a time budget, so that the machine does not choose.
         "pskem.estimators.SharedKernelClassifierCV",
@@ -325,6 +377,17 @@ CLASSIFIERS: dict[str, StudyClassifier] = {
         parallel=True,
     ),
     "pskem-ensemble": Ensemble(),
+    "self-training": SemiSupervised(
+        Conventional("pskem.study.methods.self_training", usual={"n_neighbors": 3}, parallel=True)
+    ),
+    "label-spreading": SemiSupervised(
+        Conventional(
+            "sklearn.semi_supervised.LabelSpreading",
+            {"kernel": "knn"},
+            {"n_neighbors": 7},
+            parallel=True,
+        )
+    ),
 }
 CLASSIFIERS |= {
     "tuned-qda": Tuned(

@@ -22,12 +22,14 @@ class Part(NamedTuple):
 
     validation : other rows to watch while the model trains; may be empty
     inner : splits of the training rows that choose the pass if there are no validation rows
+    unlabelled : rows to train on without their classes; may be empty
     """
 
     train: Rows
     test: Rows
     validation: Rows
     inner: list[tuple[Rows, Rows]]
+    unlabelled: Rows
 
 
 def make_parts(
@@ -57,14 +59,30 @@ def make_parts(
                     f" were asked for, but there are {len(train):,}."
                 )
             train, watched = np.sort(order[:size]), np.sort(order[size:wanted])
+        hidden: Rows = np.empty(0, dtype=np.intp)
+        if "labels" in split:
+            train, hidden = _hide(y, train, int(split["labels"]), seed, i)
         inner = _inner(y, train, validation, seed)
         for what, rows in (("test", [test]), ("validate", [held_out for _, held_out in inner])):
             if not all(map(len, rows)):
                 raise StudyError(
                     f"The share of {len(y):,} rows that was asked for leaves no rows to {what} on."
                 )
-        parts.append(Part(train, test, watched, inner))
+        parts.append(Part(train, test, watched, inner, hidden))
     return parts
+
+
+def _hide(y: NDArray[Any], train: Rows, n: int, seed: int, i: int) -> tuple[Rows, Rows]:
+    """Training rows of which so many of each class keep their class, and the others."""
+    rng = np.random.default_rng([seed, 2, i])
+    known = []
+    for name in np.unique(y[train]):
+        own = train[y[train] == name]
+        if len(own) < n:
+            raise StudyError(f"{n:,} labels of each class were asked for; {name} has {len(own):,}.")
+        known.append(rng.choice(own, n, replace=False))
+    kept = np.sort(np.concatenate(known))
+    return kept, np.setdiff1d(train, kept)
 
 
 def _pair(

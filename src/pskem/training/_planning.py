@@ -230,14 +230,14 @@ def _arrangement(
     samples without one: each then has a bit of everything, and there are three of them at least.
     """
     partition, n_blocks = settings.partition, settings.n_blocks
-    if not (isinstance(partition, str) and partition == "auto"):
+    if not isinstance(partition, str):
         return partition, n_blocks
-    if not unlabelled:
-        return "sequential", n_blocks
-    if n_blocks is None and np.median(counts) < M:
+    if partition == "auto":
+        partition = "interleaved" if unlabelled else "sequential"
+    if unlabelled and n_blocks is None and np.median(counts) < M:
         usual = len(partition_features(M))
         n_blocks = max(usual, min(BLOCKS_THAT_TEACH, M // FEWEST_THAT_TEACH))
-    return "interleaved", n_blocks
+    return partition, n_blocks
 
 
 def _suggest(start: StartMethod, counts: NDArray[np.intp], unlabelled: int, m: int) -> int:
