@@ -59,10 +59,12 @@ def as_source(parts, labels, L):
 
 def passes(structure, source, kernels, floors, criterion):
     """The step of the kernels themselves, and that after each pass."""
-    step = assess(structure, source, kernels, criterion, serial_map)
+    step = assess([structure] * len(kernels), source, kernels, criterion, serial_map)
     while step is not None:
         yield step
-        step = discriminative_pass(structure, source, step, floors, criterion, serial_map)
+        step = discriminative_pass(
+            [structure] * len(floors), source, step, floors, criterion, serial_map
+        )
 
 
 class Problem:

@@ -186,7 +186,7 @@ def test_a_pass_maximises_the_auxiliary_function(rng, covariance_type):
     structure = STRUCTURES[covariance_type]
     _, _, source, _, before = tiny(rng, 2, 40)
     before = before._replace(covariances=of_type(before.covariances, covariance_type))
-    (best,) = em_pass(structure, source, [before], [Regulariser(0.0)], serial_map).kernels
+    (best,) = em_pass([structure], source, [before], [Regulariser(0.0)], serial_map).kernels
     peak = auxiliary(structure, source, best, before)
     assert peak > auxiliary(structure, source, before, before)
     for _ in range(50):

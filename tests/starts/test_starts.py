@@ -37,11 +37,11 @@ def started(X, y, K, start, covariance_type="full", fixed=Fixed(), seed=0):  # n
     method = STARTS[start] if isinstance(start, str) else start
     order, L = canonical_order(X, y), int(y.max()) + 1
     source = ArraySource.arrange(X, y, order, [np.arange(X.shape[1])], L, serial_map)
-    coordinates = measure(source, structure.common_scale)
+    coordinates = measure(source, [structure])
     source = source.standardise(coordinates)
     rng = np.random.default_rng(seed)
     (view,) = look(source, coordinates, [K], [rng if method.is_random else None])
-    kernels = initialise(structure, method, 1e-6, view, K, fixed, rng)
+    kernels = initialise(method, 1e-6, structure, view, K, fixed, rng)
     return kernels, Seen(source.X[0].T, y[order], coordinates[0])
 
 

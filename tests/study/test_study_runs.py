@@ -260,7 +260,7 @@ def test_both_models_of_the_mda_study_start_from_the_same_kernels(rng):
     (view,) = look(source.standardise(coordinates), coordinates, [5], [None])
     full, tied = (
         initialise(
-            STRUCTURES[kind], STARTS["random"], 1e-6, view, 5, Fixed(), np.random.default_rng(3)
+            STARTS["random"], 1e-6, STRUCTURES[kind], view, 5, Fixed(), np.random.default_rng(3)
         )
         for kind in ("full", "tied")
     )

@@ -18,6 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pskem.engine._kernels import Kernels, Prepared, prepare_all
 from pskem.engine._moments import estimate, expect
@@ -25,7 +26,7 @@ from pskem.engine._parallel import Mapper
 from pskem.engine._sources import Source
 from pskem.engine._statistics import Statistics, Summary, summarise
 from pskem.engine._targets import Contrast, DecisionRule
-from pskem.structures import FloatArray, Structure
+from pskem.structures import FloatArray, Gaussians, Structure
 
 __all__ = ["FIRST_STEP", "Step", "assess", "discriminative_pass", "update"]
 
@@ -53,7 +54,7 @@ class Step(NamedTuple):
 
 
 def assess(
-    structure: Structure,
+    structures: Sequence[Structure],
     source: Source,
     kernels: Sequence[Kernels],
     rule: DecisionRule,
@@ -61,13 +62,13 @@ def assess(
     size: float = FIRST_STEP,
 ) -> Step:
     """Kernels as the first step of a discriminative training, or as a proposal."""
-    prepared = prepare_all(structure, kernels, source, parallel_map)
+    prepared = prepare_all(structures, kernels, source, parallel_map)
     summary = summarise(source, prepared, Contrast(rule), parallel_map)
     return Step(list(kernels), summary, size)
 
 
 def discriminative_pass(
-    structure: Structure,
+    structures: Sequence[Structure],
     source: Source,
     step: Step,
     floors: Sequence[float],
@@ -80,13 +81,13 @@ def discriminative_pass(
     """
     if not step.criterion < 0.0:
         return None
-    prepared = prepare_all(structure, step.kernels, source, parallel_map)
+    prepared = prepare_all(structures, step.kernels, source, parallel_map)
     size = step.size
     for _ in range(MOST_HALVINGS):
         moved = parallel_map(partial(update, size), prepared, step.summary.blocks, floors)
         pairs = zip(rule.block_weights, moved, step.kernels, strict=True)
         kernels = [new if beta > 0.0 else old for beta, new, old in pairs]
-        proposal = assess(structure, source, kernels, rule, parallel_map, size)
+        proposal = assess(structures, source, kernels, rule, parallel_map, size)
         if proposal.criterion > step.criterion:
             return proposal
         size *= 2.0
@@ -110,24 +111,30 @@ def update(step: float, prepared: Prepared, statistics: Statistics, floor: float
         raised = found.merge(expect(structure, before.gaussians, D, prepared.frame))
         raised = raised._replace(masses=np.maximum(raised.masses, least))
         means, covariances = estimate(structure, raised)
-        bad = _vanishing(structure, covariances, LEAST_SHARE * before.covariances)
+        bad = _vanishing(structure, Gaussians(means, covariances), before.gaussians)
         if not bad.any():
             break
         D = np.where(bad, 2.0 * D + least, D)
     else:
         means, covariances = before.gaussians
     covariances, _ = structure.floor(covariances, floor)
+    means = structure.settle(means, np.ones(len(means)), 0.0)
     weights = _reweigh(before.weights, statistics.gained, statistics.lost)
     part = min(1.0, FIRST_STEP / step)
     return Kernels(before.weights + part * (weights - before.weights), means, covariances)
 
 
-def _vanishing(structure: Structure, covariances: FloatArray, least: FloatArray) -> FloatArray:
-    """Whether covariances are below others in some direction: (K,), or (1,) for a common one."""
-    excess = covariances - least
+def _vanishing(structure: Structure, kernels: Gaussians, before: Gaussians) -> NDArray[np.bool_]:
+    """Whether too little is left of kernels: (K,), or (1,) where a covariance is common.
+
+    Of a covariance in some direction or, where there is none, of a probability.
+    """
+    if not kernels.covariances.size:
+        return np.logical_or.reduce(kernels.means < LEAST_SHARE * before.means, axis=1)
+    excess = kernels.covariances - LEAST_SHARE * before.covariances
     lifted = structure.floor(excess, 1e-12).covariances
     shape = (len(lifted), -1) if structure.storage.per_kernel else (1, -1)
-    return (lifted != excess).reshape(shape).any(axis=1)
+    return np.logical_or.reduce((lifted != excess).reshape(shape), axis=1)
 
 
 def _reweigh(weights: FloatArray, gained: FloatArray, lost: FloatArray) -> FloatArray:

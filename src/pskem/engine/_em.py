@@ -102,7 +102,7 @@ class Pass(NamedTuple):
 
 
 def em_pass(
-    structure: Structure,
+    structures: Sequence[Structure],
     source: Source,
     kernels: Sequence[Kernels],
     regularisers: Sequence[Regulariser],
@@ -114,13 +114,13 @@ def em_pass(
     The latter count in every class by its posterior probability, and so teach all blocks what each
     has learnt (Miller & Uyar, 1997). The joint likelihood of all samples never falls.
     """
-    prepared = prepare_all(structure, kernels, source, parallel_map)
+    prepared = prepare_all(structures, kernels, source, parallel_map)
     summary = summarise(source, prepared, OwnClass(), parallel_map)
     blocks, unlabelled = summary.blocks, 0.0
     masses = np.zeros(len(kernels[0].weights))
     if others is not None:
         target = Posterior(DecisionRule(others.log_prior, np.ones(len(kernels))))
-        ready = prepare_all(structure, kernels, others.source, parallel_map)
+        ready = prepare_all(structures, kernels, others.source, parallel_map)
         found = summarise(others.source, ready, target, parallel_map)
         unlabelled, masses = float(found.value[0]), found.blocks[0].gained.sum(axis=1)
         blocks = tuple(a.merge(b) for a, b in zip(blocks, found.blocks, strict=True))
@@ -153,6 +153,7 @@ def maximisation(
             second=SecondMoments(np.where(empty[:, None], 0.0, own), common),
         )
     means, covariances = estimate(structure, moments)
+    means = structure.settle(means, moments.masses, regulariser.shrinkage)
     if regulariser.shrinkage > 0.0:
         masses, pseudo = moments.masses, regulariser.shrinkage
         target = pool(structure, covariances, masses, regulariser.diagonal)

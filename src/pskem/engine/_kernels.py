@@ -172,11 +172,14 @@ def prepare(
 
 
 def prepare_all(
-    structure: Structure, kernels: Sequence[Kernels], source: Source, parallel_map: Mapper
+    structures: Sequence[Structure],
+    kernels: Sequence[Kernels],
+    source: Source,
+    parallel_map: Mapper,
 ) -> tuple[Prepared, ...]:
     """The kernels of all blocks, for the samples of a source."""
     if all(patterns is None for patterns in source.patterns):
-        return tuple(parallel_map(partial(prepare, structure, dtype=source.dtype), kernels))
+        return tuple(parallel_map(partial(prepare, dtype=source.dtype), structures, kernels))
     # What gaps need is most of the work, and is shared out within each block.
-    pairs = zip(kernels, source.patterns, strict=True)
-    return tuple(prepare(structure, k, source.dtype, gaps, parallel_map) for k, gaps in pairs)
+    blocks = zip(structures, kernels, source.patterns, strict=True)
+    return tuple(prepare(s, k, source.dtype, gaps, parallel_map) for s, k, gaps in blocks)

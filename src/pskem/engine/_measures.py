@@ -10,7 +10,7 @@ import numpy as np
 
 from pskem.engine._coordinates import Coordinates
 from pskem.engine._sources import Batch, Source, Total
-from pskem.structures import FloatArray
+from pskem.structures import FloatArray, Structure
 
 __all__ = ["log_volumes", "measure", "second_moments"]
 
@@ -100,10 +100,11 @@ def log_volumes(source: Source, coordinates: Sequence[Coordinates]) -> FloatArra
     return np.array([masses @ part for masses, part in zip(seen, scales, strict=True)])
 
 
-def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
-    """Mean and standard deviation of each feature, or one common scale for all of a block.
+def measure(source: Source, structures: Sequence[Structure] | None = None) -> list[Coordinates]:
+    """Mean and standard deviation of each feature, as the structures of the blocks want it.
 
-    A constant feature has scale 1, and so has one that is missing everywhere.
+    Some have one common scale for all features of a block, and some take features as they are. A
+    constant feature has scale 1, and so has one that is missing everywhere.
     """
     gapped = [patterns is not None for patterns in source.patterns]
     low, high = source.fold(_extremes)
@@ -122,11 +123,16 @@ def measure(source: Source, common_scale: bool = False) -> list[Coordinates]:
         shifts.append(np.where(seen, np.clip(mean, a, b), 0.0).astype(source.dtype))
     squares = source.fold(partial(_squares, gapped, units, shifts)).arrays
     measured = []
-    for shift, unit, square, counted in zip(shifts, units, squares, masses, strict=True):
+    kinds = [None] * len(shifts) if structures is None else structures
+    rows = zip(shifts, units, squares, masses, kinds, strict=True)
+    for shift, unit, square, counted, structure in rows:
+        if structure is not None and not structure.standardised:
+            measured.append(Coordinates(np.zeros_like(shift), np.ones(len(shift))))
+            continue
         variance = square / np.where(counted > 0.0, counted, 1.0)
         spread = np.sqrt(variance) * unit.astype(np.float64)
         spread[spread <= 10 * np.finfo(source.dtype).eps * unit] = 0.0
-        if common_scale:
+        if structure is not None and structure.common_scale:
             widest = float(spread.max()) or 1.0
             spread[:] = np.sqrt(np.mean((spread / widest) ** 2)) * widest
         measured.append(Coordinates(shift, np.where(spread > 0.0, spread, 1.0)))

@@ -198,7 +198,9 @@ class UnsupervisedEM:
         source = ArraySource([X], bounds, serial_map, seen.weights)
         ready = partial(prepare, structure, dtype=X.dtype, patterns=source.patterns[0])
         for _ in range(self.passes):
-            step = em_pass(structure, source, [kernels], [Regulariser(NARROWEST_START)], serial_map)
+            step = em_pass(
+                [structure], source, [kernels], [Regulariser(NARROWEST_START)], serial_map
+            )
             (kernels,) = step.kernels
         W = expectation(ready(kernels), X, bounds).responsibilities * seen.counted
         shares = np.array([W[:, seen.labels == j].sum(axis=1) for j in range(seen.n_classes)])

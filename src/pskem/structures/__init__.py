@@ -2,6 +2,7 @@
 
 from pskem.structures._base import *
 from pskem.structures._base import Structure
+from pskem.structures._categories import *
 from pskem.structures._matrices import *
 from pskem.structures._matrices import Full, Tied
 from pskem.structures._variances import Diagonal, Spherical

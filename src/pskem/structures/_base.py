@@ -174,6 +174,11 @@ class Structure(Protocol):
         ...
 
     @property
+    def standardised(self) -> bool:
+        """Whether features are shifted and scaled first."""
+        ...
+
+    @property
     def storage(self) -> Storage:
         """How its covariances are kept."""
         ...
@@ -218,6 +223,13 @@ class Structure(Protocol):
 
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         """The nearest covariances, in likelihood, with no eigenvalue below the floor."""
+        ...
+
+    def settle(self, means: FloatArray, masses: FloatArray, pseudo: float) -> FloatArray:
+        """Means (K, m) that kernels may have, from those of samples that count so much, (K,).
+
+        ``pseudo`` is how many samples of a kernel are like those of all.
+        """
         ...
 
 

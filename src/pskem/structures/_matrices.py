@@ -100,6 +100,7 @@ class Full:
     """Every kernel has its own covariance matrix (SKEM). phi = [x_a x_b for a <= b, x]."""
 
     name: ClassVar[str] = "full"
+    standardised: ClassVar[bool] = True
     common_scale: ClassVar[bool] = False
     storage: ClassVar[Matrices] = Matrices()
     without_phi: ClassVar[WithoutPhi] = QuadraticForms()
@@ -157,6 +158,9 @@ class Full:
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         return _floor_matrices(covariances, floor)
 
+    def settle(self, means: FloatArray, masses: FloatArray, pseudo: float) -> FloatArray:
+        return means
+
 
 @dataclass(frozen=True)
 class Tied:
@@ -168,6 +172,7 @@ class Tied:
     """
 
     name: ClassVar[str] = "tied"
+    standardised: ClassVar[bool] = True
     common_scale: ClassVar[bool] = False
     storage: ClassVar[CommonMatrix] = CommonMatrix()
     without_phi: ClassVar[None] = None
@@ -205,3 +210,6 @@ class Tied:
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         covariance, n_collapsed = _floor_matrices(covariances[None], floor)
         return Floored(covariance[0], n_collapsed)
+
+    def settle(self, means: FloatArray, masses: FloatArray, pseudo: float) -> FloatArray:
+        return means

@@ -42,6 +42,7 @@ class Diagonal:
     """Every kernel has its own variances, no correlations (DGMM). phi = [x_a^2, x]."""
 
     name: ClassVar[str] = "diag"
+    standardised: ClassVar[bool] = True
     common_scale: ClassVar[bool] = False
     storage: ClassVar[Variances] = Variances()
     without_phi: ClassVar[None] = None
@@ -74,12 +75,16 @@ class Diagonal:
         collapsed = covariances < min(floor, COLLAPSED)
         return Floored(np.maximum(covariances, floor), collapsed.sum(axis=1))
 
+    def settle(self, means: FloatArray, masses: FloatArray, pseudo: float) -> FloatArray:
+        return means
+
 
 @dataclass(frozen=True)
 class Spherical:
     """Every kernel has one variance (the PRBF of Titsias and Likas). phi = [x'x, x]."""
 
     name: ClassVar[str] = "spherical"
+    standardised: ClassVar[bool] = True
     common_scale: ClassVar[bool] = True
     storage: ClassVar[Variance] = Variance()
     without_phi: ClassVar[None] = None
@@ -110,3 +115,6 @@ class Spherical:
     def floor(self, covariances: FloatArray, floor: float) -> Floored:
         collapsed = covariances < min(floor, COLLAPSED)
         return Floored(np.maximum(covariances, floor), collapsed.astype(np.intp))
+
+    def settle(self, means: FloatArray, masses: FloatArray, pseudo: float) -> FloatArray:
+        return means

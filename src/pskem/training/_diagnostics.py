@@ -86,7 +86,7 @@ def _collapses(
     rows = zip(places, run.best_health, run.best.blocks, totals, strict=True)
     for place, health, block, total in rows:
         # Directions in which all of the data are constant are no fault of the kernels.
-        structure = plan.structure
+        structure = block.structure
         whole = structure.floor(structure.storage.compact(total[None]), floor).n_collapsed[0]
         guilty = np.flatnonzero(health.collapsed > whole)
         if guilty.size:
@@ -96,7 +96,7 @@ def _collapses(
         return
     names = [str(f) if feature_names is None else repr(str(feature_names[f])) for f in features]
     named = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
-    simpler = SIMPLER[plan.structure.name]
+    simpler = SIMPLER[plan.structures[0].name]
     remedies = [
         f"Remove feature(s) that hardly vary within a class ({named})" if names else "",
         "use fewer components",

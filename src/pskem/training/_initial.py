@@ -20,6 +20,8 @@ __all__ = ["Fixed", "check_start", "fixed_from", "given_sizes", "initialise", "l
 #: Seeds are looked for among at most this many samples, or this many per kernel if that is more.
 SEED_SAMPLES = 5000
 SEED_SAMPLES_PER_KERNEL = 50
+#: Samples that a starting kernel counts for where what it has not seen must not be impossible.
+STARTING_MASS = 10.0
 #: Stands in for weights that underflowed, in a start that goes on from a fit. Zero would be final.
 SMALLEST_WEIGHT = 1e-300
 
@@ -122,9 +124,9 @@ def _choose(N: int, n_components: int, rng: np.random.Generator | None) -> NDArr
 
 
 def initialise(
-    structure: Structure,
     method: StartMethod,
     floor: float,
+    structure: Structure,
     seen: BlockSamples,
     n_components: int,
     fixed: Fixed,
@@ -149,6 +151,7 @@ def initialise(
         weights = made.weights if weights is None else weights
         means = made.means
         covariances = made.covariances if covariances is None else covariances
+    means = structure.settle(means, np.full(len(means), STARTING_MASS), 1.0)
     return Kernels(weights, means, structure.floor(covariances, floor).covariances)
 
 

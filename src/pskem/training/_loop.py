@@ -132,7 +132,7 @@ class Trainer(NamedTuple):
         if data.unlabelled is not None:
             others = Unlabelled(data.unlabelled, before.log_priors)
         step = em_pass(
-            plan.structure,
+            plan.structures,
             data.source,
             before.kernels,
             plan.regularisers,
@@ -187,7 +187,7 @@ class Trainer(NamedTuple):
             if left[r] and seen[r].empty.any():
                 left[r] -= 1
                 mended[r], empty = reseed(
-                    self.plan.structure,
+                    self.plan.structures[r],
                     mended[r],
                     self.data.source,
                     r,
@@ -235,11 +235,12 @@ def _start_model(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, i:
     else:
         lots = generators if plan.start.is_random else [None] * len(generators)
         seen = look(trainer.data.everyone, coordinates, plan.n_components, lots, len(classes))
-    make = partial(initialise, plan.structure, plan.start, plan.regularisers[0].floor)
-    kernels = trainer.parallel_map(make, seen, plan.n_components, plan.fixed, generators)
-    parts = zip(plan.blocks, kernels, coordinates, strict=True)
+    make = partial(initialise, plan.start, plan.regularisers[0].floor)
+    given = (plan.structures, seen, plan.n_components, plan.fixed, generators)
+    kernels = trainer.parallel_map(make, *given)
+    parts = zip(plan.blocks, kernels, coordinates, plan.structures, strict=True)
     blocks = tuple(
-        Block(features, made, frame, plan.structure, made.weights > 0.0)
-        for features, made, frame in parts
+        Block(features, made, frame, structure, made.weights > 0.0)
+        for features, made, frame, structure in parts
     )
     return Model(blocks, classes, priors, plan.block_weights)

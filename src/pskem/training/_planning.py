@@ -73,7 +73,7 @@ class Plan(NamedTuple):
     learn_priors : whether these change the priors
     """
 
-    structure: Structure
+    structures: Sequence[Structure]
     blocks: Sequence[NDArray[np.intp]]
     n_components: Sequence[int]
     start: StartMethod
@@ -154,7 +154,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     diagonal, few = settings.shrinkage.target == "diag", unlabelled.size > 0
     refinement, rows, held_out = hold_out(settings, samples, seed, rows, unlabelled.size > 0)
     return Plan(
-        structure=settings.structure,
+        structures=[settings.structure] * R,
         blocks=blocks,
         n_components=n_components,
         start=start,
@@ -192,7 +192,7 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
         X, labels % (L + 1), rows.places, plan.blocks, n_classes, parallel_map, rows.weights
     )
     source, others = everyone.divide() if plan.unlabelled.size else (everyone, None)
-    coordinates = measure(everyone, plan.structure.common_scale)
+    coordinates = measure(everyone, plan.structures)
     for features, frame in zip(plan.blocks, coordinates, strict=True):
         extreme = (frame.scale < SMALLEST_SCALE) | (frame.scale > LARGEST_SCALE)
         if extreme.any():

@@ -67,7 +67,7 @@ class Refiner(NamedTuple):
     def begin(self, model: Model, start: int) -> Refined:
         """The state before the first pass."""
         step = assess(
-            self.plan.structure,
+            self.plan.structures,
             self.data.source,
             model.kernels,
             _rule(model),
@@ -81,7 +81,7 @@ class Refiner(NamedTuple):
         refinement = self.plan.refinement
         assert state.step is not None
         step = discriminative_pass(
-            self.plan.structure,
+            self.plan.structures,
             self.data.source,
             state.step,
             [regulariser.floor for regulariser in self.plan.regularisers],
