@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from pskem.engine import CHUNK, Mapper, locate
-from pskem.model import Block, Model
-from pskem.structures import FloatArray, conditional
+from pskem.model import Block, Model, draw_categories, draw_places
+from pskem.structures import Categorical, FloatArray, conditional
 
 __all__ = ["impute"]
 
@@ -26,12 +26,22 @@ def impute(
     block weights, which are for decisions, do not enter. Columns of no block keep their gaps.
     """
     filled = X.copy()
-    rows = np.flatnonzero(np.isnan(X).any(axis=1))
+    rows = np.flatnonzero(np.isnan(X).any(axis=1) | _lacks_category(model, X))
     for low in range(0, len(rows), CHUNK):
         some = rows[low : low + CHUNK]
         known = None if labels is None else labels[some]
         filled[some] = _fill(model, X[some], known, rng, parallel_map)
     return filled
+
+
+def _lacks_category(model: Model, X: FloatArray) -> NDArray[np.bool_]:
+    """Rows in which a categorical column has no value."""
+    found = np.zeros(len(X), dtype=bool)
+    for block in model.blocks:
+        if isinstance(block.structure, Categorical):
+            counts = np.add.reduceat(X[:, block.features], block.structure.starts, axis=1)
+            found |= (counts == 0.0).any(axis=1)
+    return found
 
 
 def _fill(
@@ -46,7 +56,7 @@ def _fill(
         joint = model.log_likelihood(X, parallel_map).sum(axis=1) + model.log_priors
         posterior = softmax(joint, axis=1)
         if rng is not None:
-            posterior = np.eye(L)[_draw(posterior, rng)]
+            posterior = np.eye(L)[draw_places(posterior, rng)]
     else:
         posterior = np.eye(L)[labels]
     shares = model.responsibilities(X, posterior, parallel_map)
@@ -54,24 +64,17 @@ def _fill(
     for block, share in zip(model.blocks, shares, strict=True):
         chosen = share
         if rng is not None:
-            chosen = np.eye(share.shape[1])[_draw(share, rng)]
+            chosen = np.eye(share.shape[1])[draw_places(share, rng)]
         filled[:, block.features] = _fill_block(block, X, chosen, rng)
     return filled
-
-
-def _draw(shares: FloatArray, rng: np.random.Generator) -> NDArray[np.intp]:
-    """One column for each row of shares (n, K), which sum to one."""
-    cumulative = np.cumsum(shares, axis=1)
-    places: NDArray[np.intp] = (
-        rng.random((len(shares), 1)) * cumulative[:, -1:] >= cumulative
-    ).sum(axis=1)
-    return places
 
 
 def _fill_block(
     block: Block, X: FloatArray, shares: FloatArray, rng: np.random.Generator | None
 ) -> FloatArray:
     """The columns of a block, (n, m), of samples that belong to its kernels by shares (n, K)."""
+    if isinstance(block.structure, Categorical):
+        return _fill_categories(block.structure, X[:, block.features], shares @ block.means, rng)
     local = locate(X, block.features, block.coordinates).T.astype(np.float64)  # (n, m)
     gaps = np.isnan(local)
     filled = X[:, block.features].copy()
@@ -88,3 +91,19 @@ def _fill_block(
             values += np.einsum("nab,nb->na", roots, rng.standard_normal(values.shape))
         filled[np.ix_(rows, pattern)] = values * block.scale[pattern] + block.shift[pattern]
     return filled
+
+
+def _fill_categories(
+    structure: Categorical,
+    X: FloatArray,
+    probabilities: FloatArray,
+    rng: np.random.Generator | None,
+) -> FloatArray:
+    """Indicators (n, m), with the most probable value, or a draw, where a column has none."""
+    drawn = probabilities if rng is None else draw_categories(structure, probabilities, rng)
+    columns = []
+    pairs = (np.split(part, structure.starts[1:], axis=1) for part in (X, drawn))
+    for known, made in zip(*pairs, strict=True):
+        chosen = np.eye(made.shape[1])[made.argmax(axis=1)]
+        columns.append(np.where(known.any(axis=1)[:, None], known, chosen))
+    return np.hstack(columns)

@@ -68,8 +68,8 @@ def test_version(capsys):
 def test_options_of_fit_mirror_the_parameters_of_the_estimator():
     options = {parameter.name for parameter in group.commands["fit"].params}
     parameters = set(pskem.SharedKernelClassifier().get_params())
-    # What a saved model cannot go on from has no place on a command line.
-    assert parameters - options == {"verbose", "warm_start"}
+    # --categorical says which columns are categories, and a saved model does not go on.
+    assert parameters - options == {"categorical_features", "verbose", "warm_start"}
 
 
 # fit

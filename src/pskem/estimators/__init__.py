@@ -1,6 +1,7 @@
 """The scikit-learn estimators: they validate, store and delegate."""
 
 from pskem.estimators._classifier import *
+from pskem.estimators._columns import *
 from pskem.estimators._deciding import *
 from pskem.estimators._density import *
 from pskem.estimators._ensemble import *

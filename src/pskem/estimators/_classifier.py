@@ -151,6 +151,11 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     unlabelled : label or None, default=None
         What stands for an unknown class in y, besides None and NaN: -1 for those used to
         scikit-learn's semi-supervised classifiers. Samples without a class are learnt from.
+    categorical_features : "from_dtype", None or array-like, default="from_dtype"
+        Columns that hold categories: those of texts and categories in a data frame, none, or a
+        list of names or places, or a mask. They have a block of their own with categorical
+        kernels, exact discrete distributions; missing and unknown values are gaps. Settings of
+        blocks and kernels are for the numbers.
     random_state : int, RandomState instance or None, default=None
         Source of randomness. With an int, the same data, to the last bit, give the same model, in
         whatever order their rows come.
@@ -201,6 +206,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     reference_log_densities_ : ndarray
         log p(x) of samples that were held out, sorted: what :meth:`is_outlier` judges by. Empty if
         there were none.
+    columns_ : ColumnCode
+        How columns become features, where some of them are categories.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -255,6 +262,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         priors: Literal["uniform"] | ArrayLike | None = None,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         unlabelled: Any = None,
+        categorical_features: Any = "from_dtype",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -278,6 +286,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         self.priors = priors
         self.class_weight = class_weight
         self.unlabelled = unlabelled
+        self.categorical_features = categorical_features
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose

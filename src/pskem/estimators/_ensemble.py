@@ -133,10 +133,11 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         self.estimators_ = members
         self.classes_ = members[0].classes_
         self.n_features_in_ = members[0].n_features_in_
-        if hasattr(members[0], "feature_names_in_"):
-            self.feature_names_in_ = members[0].feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        for name in ("feature_names_in_", "columns_"):
+            if hasattr(members[0], name):
+                setattr(self, name, getattr(members[0], name))
+            elif hasattr(self, name):
+                delattr(self, name)
         return self
 
     def _members(self) -> list[SharedKernelClassifier]:

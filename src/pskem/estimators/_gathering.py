@@ -47,8 +47,14 @@ def gather_samples(
     priors = checks.check_prior(settings.priors, masses / masses.sum())
     held_out = _validation(estimator, *validation, classes)
     names = getattr(estimator, "feature_names_in_", None)
-    learn = settings.priors is None
-    return Samples(X, labels, classes, priors, held_out, names, weights, learn)
+    code, learn = getattr(estimator, "columns_", None), settings.priors is None
+    made = Samples(X, labels, classes, priors, held_out, names, weights, learn)
+    if code is None:
+        return made
+    columns = names if names is not None else [str(i) for i in range(estimator.n_features_in_)]
+    return made._replace(
+        feature_names=code.names(columns), levels=code.levels, numeric=code.numeric
+    )
 
 
 def _validation(

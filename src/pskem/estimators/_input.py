@@ -8,20 +8,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, validate_data
 
 from pskem import checks
+from pskem.estimators._columns import ColumnCode, find_categorical
 from pskem.structures import FloatArray
 
 __all__ = ["TakesGaps", "accept", "accept_labelled", "all_or_nothing", "counted_rows", "validated"]
 
 
 def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
-    """X, and y if it is given, as arrays: numbers, with NaN where they are missing.
+    """X, and y if it is given, as arrays: features, with NaN where numbers are missing.
 
-    With ``reset`` the estimator learns the number and the names of the features; without, they
-    must be as it knows them.
+    With ``reset`` the estimator learns the number and the names of the columns, and which of them
+    are categories; without, they must be as it knows them.
     """
+    code = _column_code(estimator, X, reset)
+    if code is not None:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        features = code.encode(X)
+        return (features, check_X_y(np.zeros((len(features), 1)), *y)[1]) if y else features
     if hasattr(X, "dtypes") and hasattr(X, "notna"):  # pandas, whose NA is no number
         objects = any(getattr(column, "kind", "") == "O" for column in X.dtypes)
         X = X.where(X.notna(), np.nan) if objects else X
@@ -36,13 +42,31 @@ def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     )
 
 
+def _column_code(estimator: Any, X: Any, reset: bool) -> ColumnCode | None:
+    """How the columns of X become features, where some of them are categories."""
+    if not reset:
+        return getattr(estimator, "columns_", None)
+    if hasattr(estimator, "columns_"):
+        del estimator.columns_
+    given = getattr(estimator, "categorical_features", None)
+    if hasattr(estimator, "estimator"):  # of which None is one with default settings
+        given = getattr(estimator.estimator, "categorical_features", "from_dtype")
+    names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+    places = find_categorical(X, given, names)
+    if not len(places):
+        return None
+    estimator.columns_ = ColumnCode.learn(X, places)
+    found: ColumnCode = estimator.columns_
+    return found
+
+
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
     """Put back what validation stores of the input, if the fit fails or is interrupted.
 
     Otherwise an estimator that had been fitted would answer for columns that it does not know.
     """
-    names = ("n_features_in_", "feature_names_in_")
+    names = ("n_features_in_", "feature_names_in_", "columns_")
     before = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
     try:
         yield

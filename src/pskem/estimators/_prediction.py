@@ -25,6 +25,7 @@ class FittedModel(TakesGaps):
     """The model of a fitted estimator, and views of it."""
 
     model_: Model
+    n_features_in_: int
 
     n_jobs: int | None
 
@@ -121,7 +122,13 @@ class FittedModel(TakesGaps):
         labels = self._labels_of(X, y)
         rng = None if method == "mean" else np.random.default_rng(draw_seeds(random_state, 4))
         with workers(self.n_jobs) as parallel_map:
-            return impute(self.model_, X, labels, rng, parallel_map)
+            filled = impute(self.model_, X, labels, rng, parallel_map)
+        return self._as_columns(filled)
+
+    def _as_columns(self, features: FloatArray) -> Any:
+        """Features as the columns that they are made from: objects, where some are categories."""
+        code = getattr(self, "columns_", None)
+        return features if code is None else code.decode(features, self.n_features_in_)
 
     def _labels_of(self, X: FloatArray, y: Any) -> NDArray[np.intp] | None:
         """Classes of samples, as places, where a model has classes and they are known."""
@@ -330,8 +337,12 @@ class ModelPredictor(FittedModel, PosteriorMixin):
                     f" n_samples={n_samples} samples."
                 )
             labels = checks.check_labels(given, self.classes_, "classes")
-        X, _ = self.model_.draw(labels, self.n_features_in_, rng)
-        return X, self.classes_[labels]
+        code = getattr(self, "columns_", None)
+        width = self.n_features_in_
+        if code is not None:
+            width = len(code.numeric) + sum(code.levels)
+        X, _ = self.model_.draw(labels, width, rng)
+        return self._as_columns(X), self.classes_[labels]
 
     def _log_likelihood(self, X: Any, y: Any) -> FloatArray:
         log_likelihood = self.class_log_likelihood(X)

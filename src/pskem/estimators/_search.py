@@ -158,24 +158,29 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             check_classification_targets(y)
             (seed,) = draw_seeds(self.random_state)
             base = self._base(seed)
+            tried, code = base, getattr(self, "columns_", None)
+            n_numbers = X.shape[1]
+            if code is not None:  # trials see numbers for the values of categories
+                X, n_numbers = code.ordinal(given[0]), len(code.numeric)
+                tried = clone(base).set_params(categorical_features=code.categorical.tolist())
             X, y, rows = self._rows(X, y, sample_weight, seed)
             counts = np.unique(y[rows.places], return_counts=True)[1]
             candidates = make_candidates(
                 counts,
-                X.shape[1],
+                max(1, n_numbers),
                 **{name: self._values(name) for name in Candidate._fields},
                 factors=(1.0,) if self.selection == "bic" else SHRINKAGE_FACTORS,
             )
-            if not isinstance(base.partition, str):  # which says how many blocks there are
+            if not isinstance(tried.partition, str):  # which says how many blocks there are
                 names = getattr(self, "feature_names_in_", None)
-                blocks = partition_features(X.shape[1], "auto", base.partition, None, names)
-                base.set_params(partition=blocks)  # trials do not see names
+                blocks = partition_features(X.shape[1], "auto", tried.partition, None, names)
+                tried.set_params(partition=blocks)  # trials do not see names
                 R = len(blocks)
                 candidates = list(dict.fromkeys(c._replace(n_blocks=R) for c in candidates))
             trials = search(
                 candidates,
                 lambda candidate: candidate.cost(rows.size, X.shape[1]),
-                self._attempt(base, X, y, rows, seed),
+                self._attempt(tried, X, y, rows, seed),
                 np.inf if self.time_budget is None else float(self.time_budget),
                 self._report,
             )

@@ -23,7 +23,7 @@ from pskem.engine import (
     serial_map,
     softmax_in_place,
 )
-from pskem.model._block import Block, frozen
+from pskem.model._block import Block, draw_places, frozen
 from pskem.structures import STRUCTURES, FloatArray, Structure
 
 __all__ = ["HELD", "InformationCriteria", "Model", "shared_proportion"]
@@ -219,12 +219,8 @@ class Model:
         X = np.full((len(labels), n_features), np.nan)
         chosen = []
         for block in self.blocks:
-            m, means = len(block.features), block.means
-            factors = np.linalg.cholesky(block.dense_covariances)
-            cumulative = np.cumsum(block.weights, axis=1)[labels]  # (n, K)
-            z = (rng.random((len(labels), 1)) * cumulative[:, -1:] >= cumulative).sum(axis=1)
-            noise = rng.standard_normal((len(labels), m))
-            X[:, block.features] = means[z] + np.einsum("nab,nb->na", factors[z], noise)
+            z = draw_places(block.weights[labels], rng)
+            X[:, block.features] = block.draw(z, rng)
             chosen.append(z)
         return X, np.stack(chosen, axis=1)
 
@@ -239,6 +235,8 @@ class Model:
         count = 0
         for block in self.blocks:
             kernels = block.kernels
+            if not block.structure.standardised:
+                continue
             dense = block.structure.storage.dense(kernels.covariances, *kernels.means.shape)
             smallest = np.linalg.eigvalsh(dense).min(axis=1)
             count += int((smallest <= floor * (1.0 + 1e-6)).sum())
@@ -255,6 +253,8 @@ class Model:
         of the weights, its mean the concatenation, its covariance the direct sum.
         """
         blocks = self.blocks
+        if not all(block.structure.standardised for block in blocks):
+            raise ValueError("A model with categories has no equivalent mixture of Gaussians.")
         sizes = [len(block.kernels.means) for block in blocks]
         count = float(np.prod(sizes, dtype=float))
         if count > MAX_EXPANDED:

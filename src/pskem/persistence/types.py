@@ -9,6 +9,7 @@ from typing import Any
 
 from pskem import starts, structures
 from pskem.engine import Coordinates, Health, Kernels, Statistics, Step, Summary
+from pskem.estimators import ColumnCode
 from pskem.model import Block, Model
 from pskem.training import Refined, Shrinkage, State, Verdict
 
@@ -16,9 +17,20 @@ from pskem.training import Refined, Shrinkage, State, Verdict
 VALUES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(Block, Coordinates, Health, Kernels, Model, Refined, Shrinkage, State, Statistics),
+        *(
+            Block,
+            ColumnCode,
+            Coordinates,
+            Health,
+            Kernels,
+            Model,
+            Refined,
+            Shrinkage,
+            State,
+            Statistics,
+        ),
         *(Step, Summary, Verdict, starts.Start, *map(type, starts.STARTS.values())),
-        *map(type, structures.STRUCTURES.values()),
+        *(structures.Categorical, *map(type, structures.STRUCTURES.values())),
     )
 }
 

@@ -81,6 +81,6 @@ class StartMethod(Protocol):
 
 def check_size(values: FloatArray, what: str, wrong: str) -> None:
     """Refuse values, in standardised coordinates, whose squares leave the range of floats."""
-    largest = np.abs(values).max()
+    largest = np.abs(values).max(initial=0.0)
     if not largest <= FARTHEST[np.dtype(np.float64)]:
         raise ValueError(f"{what} {wrong.format(largest)}")

@@ -120,7 +120,8 @@ class Trainer(NamedTuple):
         nothing = tuple(
             Health(np.zeros(0, dtype=bool), np.zeros(0, dtype=np.intp)) for _ in range(R)
         )
-        left = (MOST_RESEEDINGS if self.plan.reseed else 0,) * R
+        again = MOST_RESEEDINGS if self.plan.reseed else 0
+        left = tuple(again if structure.standardised else 0 for structure in self.plan.structures)
         trace, none = np.empty((0, R)), np.empty(0)
         unknown = np.zeros(R, dtype=bool)
         return State(start, model, nothing, left, trace, none, none, unknown, model, nothing, 0, "")

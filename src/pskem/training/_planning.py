@@ -23,7 +23,7 @@ from pskem.engine import (
 )
 from pskem.model import Model
 from pskem.starts import STARTS, ClassKMeans, StartMethod
-from pskem.structures import FloatArray, Structure
+from pskem.structures import Categorical, FloatArray, Structure
 from pskem.training._initial import Fixed, check_start, fixed_from, given_sizes
 from pskem.training._order import (
     ENOUGH_FOR_DEPENDENCE,
@@ -51,6 +51,8 @@ MOST_PER_CLASS = 20
 #: Samples of a class from which on it has kernels of its own, where others have no class. Fewer are
 #: too few to start all its kernels from.
 ENOUGH_OF_ONES_OWN = 8
+#: Pseudo-samples of each kernel of categories, which have the frequencies of all kernels together.
+CATEGORY_SMOOTHING = 5.0
 #: Blocks that teach each other the classes of unlabelled samples, and features of each, at least.
 BLOCKS_THAT_TEACH = 3
 FEWEST_THAT_TEACH = 4
@@ -126,14 +128,18 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     everyone = distinct(samples.X, samples.labels, samples.weights)
     known = samples.labels[everyone.places] >= 0
     rows, unlabelled = everyone.at(np.flatnonzero(known)), everyone.at(np.flatnonzero(~known))
-    L, M = len(samples.classes), samples.X.shape[1]
+    L, M = len(samples.classes), samples.n_numbers
     # A row that counts often tells no more of a kernel's shape than one that counts once.
     counts = np.bincount(samples.labels[rows.places], minlength=L)
     shared = unlabelled.size > 0 and np.median(counts) < ENOUGH_OF_ONES_OWN
     start = settings.start or STARTS["em" if shared else "class-kmeans"]
     partition, n_blocks = _arrangement(settings, M, counts, unlabelled.size > 0)
     settings = settings._replace(partition=partition, n_blocks=n_blocks)
-    blocks = _blocks(settings, samples, before, seed, rows)
+    blocks = _blocks(settings, samples, before, seed, rows) if M else []
+    structures: list[Structure] = [settings.structure] * len(blocks)
+    if samples.levels:
+        blocks = [*blocks, np.arange(M, samples.X.shape[1])]
+        structures.append(Categorical(samples.levels))
     R = len(blocks)
     if before is None:
         suggested = [_suggest(start, counts, unlabelled.size, len(features)) for features in blocks]
@@ -141,11 +147,16 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
             suggested = given_sizes(settings.given, suggested)
     else:
         suggested = [len(block.kernels.means) for block in before.blocks]
-    n_components = check_n_components(settings.n_components, suggested)
+    n_components = _sizes(settings.n_components, suggested, bool(samples.levels))
     if before is not None:
         check_unchanged(before, settings, samples.classes, blocks, n_components)
         fixed = fixed_from(before.blocks)
     elif settings.given is not None:
+        if samples.levels:
+            raise ValueError(
+                "init=Start(...) gives kernels for features in a fixed order, but categories have a"
+                " block of their own. Use a start that makes kernels, or leave the categories out."
+            )
         fixed = check_start(settings.given, blocks, n_components, L, settings.structure)
     else:
         fixed = [Fixed()] * R
@@ -154,7 +165,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     diagonal, few = settings.shrinkage.target == "diag", unlabelled.size > 0
     refinement, rows, held_out = hold_out(settings, samples, seed, rows, unlabelled.size > 0)
     return Plan(
-        structures=[settings.structure] * R,
+        structures=structures,
         blocks=blocks,
         n_components=n_components,
         start=start,
@@ -164,8 +175,8 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         # Starts that leave nothing to chance are all the same.
         n_init=1 if all(part.complete for part in fixed) else settings.n_init,
         regularisers=[
-            Regulariser(floor, settings.shrinkage.amount(len(features), few), diagonal)
-            for features in blocks
+            Regulariser(floor, _held_back(settings, structure, len(features), few), diagonal)
+            for features, structure in zip(blocks, structures, strict=True)
         ],
         block_weights=given if isinstance(given, np.ndarray) else np.ones(R),
         max_iter=settings.max_iter,
@@ -240,6 +251,24 @@ def _arrangement(
     return partition, n_blocks
 
 
+def _sizes(value: Any, suggested: Sequence[int], categories: bool) -> list[int]:
+    """Kernels of each block; settings for numbers alone leave those of the categories open."""
+    if not categories:
+        return check_n_components(value, suggested)
+    listed = np.iterable(value) and not isinstance(value, str)
+    if listed and len(value) == len(suggested):
+        return check_n_components(value, suggested)
+    numbers = check_n_components(value, suggested[:-1]) if len(suggested) > 1 else []
+    return [*numbers, suggested[-1]]
+
+
+def _held_back(settings: Settings, structure: Structure, m: int, unlabelled: bool) -> float:
+    """Pseudo-samples of each kernel of a block."""
+    if structure.standardised or not isinstance(settings.shrinkage.samples, str):
+        return settings.shrinkage.amount(m, unlabelled)
+    return CATEGORY_SMOOTHING
+
+
 def _suggest(start: StartMethod, counts: NDArray[np.intp], unlabelled: int, m: int) -> int:
     """K for a block of m features, from the samples of each class and the number of those without.
 
@@ -273,15 +302,39 @@ def _blocks(
 ) -> list[NDArray[np.intp]]:
     """The blocks of the columns of X."""
     n_blocks = settings.n_blocks or "auto"
-    learned = isinstance(settings.partition, str) and settings.partition in ("random", "dependence")
+    M, partition = samples.n_numbers, settings.partition
+    learned = isinstance(partition, str) and partition in ("random", "dependence")
     if before is not None and learned:
         # What chance or other data decided stays as it was, if as many blocks are wanted.
-        blocks = partition_features(samples.X.shape[1], n_blocks)
-        if len(before.blocks) == len(blocks):
-            return [block.features for block in before.blocks]
-        return blocks
+        blocks = partition_features(M, n_blocks)
+        known = [block.features for block in before.blocks if block.structure.standardised]
+        return known if len(known) == len(blocks) else blocks
     names = samples.feature_names
-    return deal_blocks(samples.X, samples.labels, n_blocks, settings.partition, seed, names, rows)
+    if samples.levels:
+        names = None if names is None else names[:M]
+        partition = _among_numbers(partition, samples)
+    X = samples.X[:, :M]
+    return deal_blocks(X, samples.labels, n_blocks, partition, seed, names, rows)
+
+
+def _among_numbers(partition: Any, samples: Samples) -> Any:
+    """A partition of the user's columns as one of the features that are numbers."""
+    if isinstance(partition, str) or samples.numeric is None:
+        return partition
+    places = {int(column): i for i, column in enumerate(samples.numeric)}
+    found = []
+    for r, block in enumerate(partition):
+        listed = np.asarray(block)
+        if listed.dtype.kind in "iu":
+            out = [int(column) for column in listed.ravel() if int(column) not in places]
+            if out:
+                raise ValueError(
+                    f"partition[{r}] holds column {out[0]}, which is no column of numbers."
+                    " Categories have a block of their own."
+                )
+            listed = np.array([places[int(column)] for column in listed.ravel()])
+        found.append(listed)
+    return found
 
 
 def deal_blocks(

@@ -29,6 +29,8 @@ class Samples(NamedTuple):
     learn_priors : whether samples without a class change the priors
     validation : X, labels and weights of samples to validate on
     weights : (N,), all positive; None if all samples count alike
+    levels : how many values each categorical column has; their indicators are the last features
+    numeric : where the other features stand among the columns of the user; None for where they are
     """
 
     X: FloatArray
@@ -39,6 +41,13 @@ class Samples(NamedTuple):
     feature_names: Sequence[str] | None = None
     weights: FloatArray | None = None
     learn_priors: bool = False
+    levels: tuple[int, ...] = ()
+    numeric: NDArray[np.intp] | None = None
+
+    @property
+    def n_numbers(self) -> int:
+        """Features that are no indicators."""
+        return self.X.shape[1] - sum(self.levels)
 
 
 class Refinement(NamedTuple):

@@ -1,0 +1,212 @@
+"""Columns of numbers and columns of categories, and the features that a model makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from pskem.structures import FloatArray
+
+__all__ = ["ColumnCode", "find_categorical"]
+
+#: Values of a categorical column at most: each has a probability in every kernel.
+MOST_VALUES = 1000
+FROM_DTYPE = "from_dtype"
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnCode:
+    """How columns become features: numbers first, then an indicator for every value.
+
+    numeric, categorical : places of the columns
+    values : for each categorical column its values, as objects, sorted
+    """
+
+    numeric: NDArray[np.intp]
+    categorical: NDArray[np.intp]
+    values: tuple[NDArray[Any], ...]
+
+    @classmethod
+    def learn(cls, X: Any, categorical: NDArray[np.intp]) -> ColumnCode:
+        """From the columns of X, some of which are categories."""
+        numeric = np.setdiff1d(np.arange(_width(X)), categorical)
+        values = []
+        for place in categorical:
+            found = {value for value in _objects(X, place) if not _missing(value)}
+            if len(found) > MOST_VALUES:
+                raise ValueError(
+                    f"Column {_name(X, place)!r} has {len(found):,} different values; a categorical"
+                    f" column has {MOST_VALUES:,} at most. Leave it out, group its values, or make"
+                    " numbers of it."
+                )
+            values.append(_sorted(found))
+        seen = [i for i, known in enumerate(values) if len(known)]
+        return cls(numeric, categorical[seen], tuple(values[i] for i in seen))
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """How many values each categorical column has."""
+        return tuple(map(len, self.values))
+
+    def encode(self, X: Any) -> FloatArray:
+        """Features (n, M + D): numbers, and indicators; none for what is missing or unknown."""
+        parts = [self._numbers(X)]
+        for place, known in zip(self.categorical, self.values, strict=True):
+            parts.append(np.eye(len(known) + 1)[self.codes(X, place, known)][:, :-1])
+        features: FloatArray = np.hstack(parts)
+        return features
+
+    def codes(self, X: Any, place: int, known: NDArray[Any]) -> NDArray[np.intp]:
+        """Places of a column's values among those that are known; -1 for others."""
+        places = {value: code for code, value in enumerate(known.tolist())}
+        column = _objects(X, place)
+        return np.array(
+            [-1 if _missing(value) else places.get(value, -1) for value in column], dtype=np.intp
+        )
+
+    def ordinal(self, X: Any) -> FloatArray:
+        """The same columns in the same places, with a number for each value; NaN for others."""
+        table = np.full((len(X), _width(X)), np.nan)
+        table[:, self.numeric] = self._numbers(X)
+        for place, known in zip(self.categorical, self.values, strict=True):
+            codes = self.codes(X, place, known)
+            table[:, place] = np.where(codes < 0, np.nan, codes)
+        return table
+
+    def unknown(self, X: Any) -> dict[str, list[Any]]:
+        """Values that are not known, by the names of their columns."""
+        found = {}
+        for place, known in zip(self.categorical, self.values, strict=True):
+            seen = {value for value in _objects(X, place) if not _missing(value)}
+            new = seen - set(known.tolist())
+            if new:
+                found[str(_name(X, place))] = _sorted(new).tolist()
+        return found
+
+    def names(self, columns: Sequence[str]) -> list[str]:
+        """Names of the features, from those of the columns."""
+        numbers = [columns[place] for place in self.numeric]
+        pairs = zip(self.categorical, self.values, strict=True)
+        return [
+            *numbers,
+            *(f"{columns[place]}={value}" for place, known in pairs for value in known),
+        ]
+
+    def decode(self, features: FloatArray, n_columns: int) -> NDArray[Any]:
+        """Columns (n, n_columns) from features, as objects; None where no value stands out."""
+        table = np.full((len(features), n_columns), None, dtype=object)
+        table[:, self.numeric] = features[:, : len(self.numeric)]
+        first = len(self.numeric)
+        for place, known in zip(self.categorical, self.values, strict=True):
+            part = features[:, first : first + len(known)]
+            chosen = known[part.argmax(axis=1)]
+            table[:, place] = np.where(part.max(axis=1) > 0.0, chosen, None)
+            first += len(known)
+        return table
+
+    def _numbers(self, X: Any) -> FloatArray:
+        if not len(self.numeric):
+            return np.empty((len(X), 0))
+        if hasattr(X, "iloc"):
+            part = X.iloc[:, self.numeric]
+            part = part.where(part.notna(), np.nan)
+        elif hasattr(X, "columns"):
+            part = X[[X.columns[place] for place in self.numeric]].to_numpy()
+        else:
+            part = np.asarray(X)[:, self.numeric]
+        checked: FloatArray = check_array(
+            part, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=0
+        )
+        return checked
+
+
+def find_categorical(X: Any, given: Any, names: Sequence[str] | None) -> NDArray[np.intp]:
+    """Places of the categorical columns of X, by the parameter ``categorical_features``."""
+    M = _width(X)
+    accepted = (
+        "Accepted: 'from_dtype' (columns of texts and categories of a data frame), None, or a list"
+        " of column names or places, or a mask."
+    )
+    if given is None:
+        return np.empty(0, dtype=np.intp)
+    if isinstance(given, str):
+        if given != FROM_DTYPE:
+            raise ValueError(f"categorical_features={given!r} is not known. {accepted}")
+        return np.flatnonzero([_is_text(X, place) for place in range(M)])
+    listed = np.asarray(given)
+    if listed.dtype == bool and listed.shape == (M,):
+        return np.flatnonzero(listed)
+    if listed.dtype.kind in "iu" and listed.ndim == 1:
+        out = listed[(listed < 0) | (listed >= M)]
+        if out.size:
+            raise ValueError(
+                f"categorical_features holds {out[0]}, but X has {M} column(s). {accepted}"
+            )
+        return np.unique(listed).astype(np.intp)
+    if listed.ndim == 1 and listed.size and all(isinstance(name, str) for name in listed.tolist()):
+        known = {} if names is None else {name: place for place, name in enumerate(names)}
+        unknown = [name for name in listed.tolist() if name not in known]
+        if unknown:
+            raise ValueError(
+                f"categorical_features names the column {unknown[0]!r}, which X does not have."
+                f" {accepted}"
+            )
+        return np.sort([known[name] for name in listed.tolist()]).astype(np.intp)
+    if listed.size == 0:
+        return np.empty(0, dtype=np.intp)
+    raise ValueError(f"categorical_features={given!r} is not accepted. {accepted}")
+
+
+def _width(X: Any) -> int:
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X, dtype=object).shape
+    return int(shape[1]) if len(shape) == 2 else 0
+
+
+def _is_text(X: Any, place: int) -> bool:
+    """Whether a column of a data frame holds texts or categories."""
+    if hasattr(X, "iloc"):  # pandas
+        column = X.iloc[:, place]
+        kind = str(column.dtype)
+        if kind in ("category", "string", "str"):
+            return True
+        return kind == "object" and any(isinstance(value, str) for value in column)
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):  # polars
+        return str(X.dtypes[place]).split("(")[0] in ("String", "Utf8", "Categorical", "Enum")
+    return False
+
+
+def _objects(X: Any, place: int) -> list[Any]:
+    """The values of a column."""
+    if hasattr(X, "iloc"):
+        return list(X.iloc[:, place].tolist())
+    if hasattr(X, "columns"):
+        return list(X[X.columns[place]].to_list())
+    return list(np.asarray(X)[:, place].tolist())
+
+
+def _name(X: Any, place: int) -> Any:
+    return X.columns[place] if hasattr(X, "columns") else int(place)
+
+
+def _missing(value: Any) -> bool:
+    """Whether a value is None, NaN or pandas's NA, of which each is unlike itself or says so."""
+    if value is None:
+        return True
+    same = value == value
+    return not (isinstance(same, bool | np.bool_) and bool(same))
+
+
+def _sorted(values: set[Any]) -> NDArray[Any]:
+    """Values in an order that does not depend on how they came."""
+    try:
+        ordered = sorted(values)
+    except TypeError:  # of several kinds
+        ordered = sorted(values, key=lambda value: (type(value).__name__, str(value)))
+    found = np.empty(len(ordered), dtype=object)
+    found[:] = ordered
+    return found

@@ -1,0 +1,277 @@
+"""Columns of categories: exact discrete distributions beside Gaussian kernels."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.naive_bayes import CategoricalNB
+
+import pskem
+from pskem import (
+    PartitionEnsemble,
+    SharedKernelClassifier,
+    SharedKernelClassifierCV,
+    SharedKernelDensity,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def mixed(rng, n=500, gaps=0.0):
+    """A table of two numbers, two columns of texts and one of categories, and classes."""
+    y = rng.integers(2, size=n)
+    colour = np.where(rng.random(n) < 0.2 + 0.6 * y, "red", rng.choice(["blue", "green"], n))
+    size = np.where(rng.random(n) < 0.7 - 0.4 * y, "small", "large")
+    kind = pd.Categorical(np.array(["a", "b", "c", "d"])[(y + rng.integers(3, size=n)) % 4])
+    frame = pd.DataFrame(
+        {
+            "x": rng.standard_normal(n) + y,
+            "colour": colour,
+            "z": rng.standard_normal(n) * 3.0 + 1.5 * y,
+            "size": pd.array(size, dtype="string"),
+            "kind": kind,
+        }
+    )
+    return frame.mask(rng.random(frame.shape) < gaps) if gaps else frame, y
+
+
+def test_one_kernel_a_class_is_naive_bayes_times_gaussians(rng):
+    frame, y = mixed(rng)
+    model = SharedKernelClassifier(
+        n_components=2, shrinkage=0.0, block_weights=None, discriminative_iter=0
+    ).fit(frame, y)
+    numbers, categories = model.blocks_
+    assert numbers.covariance_type == "full"
+    assert categories.covariance_type == "categorical"
+    codes = np.column_stack(
+        [pd.Categorical(frame[name]).codes for name in ("colour", "size", "kind")]
+    )
+    theirs = CategoricalNB(alpha=1e-10, force_alpha=True).fit(codes, y)
+    rows = zip(numbers.means, numbers.covariances, strict=True)
+    gaussian = np.array([multivariate_normal(*row).logpdf(frame[["x", "z"]]) for row in rows]).T
+    expected = theirs.predict_joint_log_proba(codes) + gaussian
+    expected -= logsumexp(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(frame), np.exp(expected), atol=1e-8)
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_components": 6}, {"n_blocks": 2}, {"init": "em"}])
+def test_all_settings_train(rng, settings):
+    frame, y = mixed(rng, 1200, gaps=0.1)
+    model = SharedKernelClassifier(random_state=0, **settings).fit(frame, y)
+    assert model.score(frame, y) > 0.75
+    assert np.isfinite(model.score_samples(frame)).all()
+    assert model.blocks_[-1].covariance_type == "categorical"
+    (levels,) = {block.structure.levels for block in model.blocks_[-1:]}
+    assert levels == (3, 2, 4)
+    totals = np.add.reduceat(model.blocks_[-1].means, [0, 3, 5], axis=1)
+    np.testing.assert_allclose(totals, 1.0, rtol=1e-9)
+
+
+def test_likelihoods_never_fall(rng):
+    frame, y = mixed(rng, gaps=0.15)
+    model = SharedKernelClassifier(
+        n_components=[4, 6],
+        init="em",
+        shrinkage=0.0,
+        discriminative_iter=0,
+        tol=0,
+        max_iter=30,
+        random_state=0,
+    ).fit(frame, y)
+    trace = model.log_likelihoods_
+    assert (np.diff(trace, axis=0) > -1e-9 * np.abs(trace[1:])).all()
+    own = model.block_log_likelihood(frame)[np.arange(500), :, y].sum(axis=0)
+    assert (own >= trace[-1] - 1e-8).all()
+
+
+def test_unknown_and_missing_values_are_gaps(rng):
+    frame, y = mixed(rng)
+    model = SharedKernelClassifier(random_state=0).fit(frame, y)
+    unknown = frame.assign(colour="mauve")
+    missing = frame.assign(colour=None)
+    np.testing.assert_array_equal(model.predict_proba(unknown), model.predict_proba(missing))
+    without = model.predict_proba(frame.assign(colour=np.nan, size=pd.NA, kind=None))
+    nothing = model.model_.marginal([0, 1])  # the features that are numbers
+    expected = nothing.log_posterior(frame[["x", "z"]].to_numpy())
+    np.testing.assert_allclose(np.log(without), expected, atol=1e-9)
+    empty = model.predict_proba(frame.assign(**dict.fromkeys(frame.columns, None)))
+    np.testing.assert_allclose(empty, np.tile(model.class_prior_, (500, 1)), rtol=1e-9)
+
+
+def test_columns_may_be_named_or_counted(rng):
+    frame, y = mixed(rng)
+    codes = frame.assign(
+        **{name: pd.Categorical(frame[name]).codes for name in ("colour", "size", "kind")}
+    )
+    expected = SharedKernelClassifier(random_state=0).fit(frame, y).predict_proba(frame)
+    named = ["colour", "size", "kind"]
+    mask = [False, True, False, True, True]
+    for table, given in [(codes, named), (codes.to_numpy(), [1, 3, 4]), (codes.to_numpy(), mask)]:
+        model = SharedKernelClassifier(categorical_features=given, random_state=0).fit(table, y)
+        np.testing.assert_allclose(model.predict_proba(table), expected, rtol=1e-9)
+    as_numbers = SharedKernelClassifier(categorical_features=None, random_state=0).fit(codes, y)
+    assert not hasattr(as_numbers, "columns_")
+    objects = frame.to_numpy(dtype=object)
+    model = SharedKernelClassifier(categorical_features=[1, 3, 4], random_state=0).fit(objects, y)
+    np.testing.assert_allclose(model.predict_proba(objects), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("all", "categorical_features='all' is not known"),
+        ([7], "categorical_features holds 7, but X has 5"),
+        (["shape"], "names the column 'shape'"),
+        ([1.5], r"categorical_features=\[1.5\] is not accepted"),
+    ],
+)
+def test_columns_that_are_not_there_are_refused(rng, given, message):
+    model = SharedKernelClassifier(categorical_features=given)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*mixed(rng, 40))
+    assert not hasattr(model, "columns_")
+
+
+def test_too_many_values_are_refused(rng):
+    frame = pd.DataFrame({"id": [f"r{i}" for i in range(1500)], "x": rng.standard_normal(1500)})
+    with pytest.raises(ValueError, match="'id' has 1,500 different values"):
+        SharedKernelClassifier().fit(frame, np.arange(1500) % 2)
+    with pytest.raises(ValueError, match="could not convert"):
+        SharedKernelDensity().fit(frame)
+
+
+def test_categories_alone(rng):
+    frame, y = mixed(rng, gaps=0.1)
+    frame = frame[["colour", "size", "kind"]]
+    model = SharedKernelClassifier(random_state=0).fit(frame, y)
+    assert len(model.blocks_) == 1
+    assert model.score(frame, y) > 0.65
+    assert np.isfinite(model.bic(frame, y))
+
+
+def test_weights_count_categories(rng):
+    frame, y = mixed(rng, gaps=0.1)
+    counts = rng.integers(4, size=500)
+    rows = rng.permutation(np.repeat(np.arange(500), counts))
+    model = SharedKernelClassifier(random_state=0)
+    one, other = clone(model).fit(frame, y, counts), clone(model).fit(frame.iloc[rows], y[rows])
+    for a, b in zip(one.blocks_, other.blocks_, strict=True):
+        np.testing.assert_allclose(a.means, b.means, rtol=1e-9)
+
+
+def test_samples_and_imputations_are_columns(rng):
+    frame, y = mixed(rng, 2000)
+    model = SharedKernelClassifier(random_state=0, discriminative_iter=0).fit(frame, y)
+    X, labels = model.sample(5000, random_state=0)
+    drawn = pd.DataFrame(X, columns=frame.columns)
+    assert set(drawn["colour"]) == {"red", "blue", "green"}
+    for j in range(2):
+        ours, theirs = drawn[labels == j], frame[y == j]
+        assert abs((ours["colour"] == "red").mean() - (theirs["colour"] == "red").mean()) < 0.05
+        assert abs(ours["z"].astype(float).mean() - theirs["z"].mean()) < 0.3
+    holes = frame.mask(rng.random(frame.shape) < 0.3)
+    filled = pd.DataFrame(model.impute(holes, y), columns=frame.columns)
+    assert filled.notna().all(axis=None)
+    seen = holes["colour"].notna()
+    assert (filled["colour"][seen] == frame["colour"][seen]).all()
+    likely = filled["colour"][~seen][y[~seen] == 1]
+    assert (likely == "red").all()  # the most probable one in this class
+    again = [model.impute(holes, y, method="draw", random_state=s)[:, 1] for s in (0, 1)]
+    assert (again[0] != again[1]).any()
+
+
+def test_other_estimators_take_categories(rng, tmp_path):
+    frame, y = mixed(rng, gaps=0.1)
+    search = SharedKernelClassifierCV(n_components=[2, 4], shrinkage=[2.0], cv=3, random_state=0)
+    ensemble = PartitionEnsemble(SharedKernelClassifier(n_blocks=2), 2, random_state=0)
+    for model in (SharedKernelClassifier(random_state=0), search, ensemble):
+        model.fit(frame, y)
+        assert model.score(frame, y) > 0.75
+        pskem.save(
+            model if model is not search else model.best_estimator_,
+            tmp_path / "m.pskem",
+            overwrite=True,
+        )
+        for loaded in (pskem.load(tmp_path / "m.pskem"), pickle.loads(pickle.dumps(model))):
+            np.testing.assert_array_equal(loaded.predict_proba(frame), model.predict_proba(frame))
+
+
+def test_a_partition_is_of_numbers(rng):
+    frame, y = mixed(rng)
+    for partition in ([["x"], ["z"]], [[0], [2]]):
+        model = SharedKernelClassifier(partition=partition, random_state=0).fit(frame, y)
+        assert [block.features.tolist() for block in model.blocks_[:2]] == [[0], [1]]
+    with pytest.raises(ValueError, match=r"partition\[1\] holds column 1"):
+        SharedKernelClassifier(partition=[[0], [1]]).fit(frame, y)
+    with pytest.raises(ValueError, match="no equivalent mixture of Gaussians"):
+        model.expand()
+
+
+def test_polars_columns(rng):
+    polars = pytest.importorskip("polars")
+    frame, y = mixed(rng)
+    plain = frame.astype({"kind": str, "size": str, "colour": str})
+    table = polars.DataFrame({name: plain[name].tolist() for name in plain.columns})
+    one = SharedKernelClassifier(random_state=0).fit(plain, y)
+    other = SharedKernelClassifier(random_state=0).fit(table, y)
+    np.testing.assert_allclose(other.predict_proba(table), one.predict_proba(plain), rtol=1e-9)
+
+
+def test_warm_start_goes_on(rng):
+    frame, y = mixed(rng)
+    model = SharedKernelClassifier(warm_start=True, max_iter=3, tol=0, random_state=0).fit(frame, y)
+    before = model.log_likelihoods_[-1].sum()
+    assert model.fit(frame, y).log_likelihoods_[-1].sum() > before - 1.0
+
+
+def test_everything_at_once_has_one_likelihood(rng):
+    """Weights, gaps, categories and samples without a class, against a direct evaluation."""
+    frame, y = mixed(rng, 300, gaps=0.2)
+    labels = np.where(rng.random(300) < 0.8, None, y)
+    weights = rng.integers(1, 4, 300).astype(float)
+    model = SharedKernelClassifier(
+        n_components=[3, 4],
+        init="em",
+        n_blocks=1,
+        shrinkage=0.0,
+        tol=0,
+        max_iter=12,
+        discriminative_iter=0,
+        random_state=0,
+    )
+    last, before = (
+        clone(model).set_params(max_iter=n).fit(frame, labels, weights) for n in (12, 11)
+    )
+    trace = last.joint_log_likelihoods_
+    assert (np.diff(trace) > -1e-9 * np.abs(trace[1:])).all()
+    numbers, categories = before.blocks_
+    terms = []
+    for block in (numbers, categories):
+        log_n = np.zeros((300, len(block.means)))
+        for n in range(300):
+            if block is numbers:
+                x = frame[["x", "z"]].to_numpy(dtype=float)[n]
+                seen = ~np.isnan(x)
+                if seen.any():
+                    log_n[n] = [
+                        multivariate_normal(m[seen], P[np.ix_(seen, seen)]).logpdf(x[seen])
+                        for m, P in zip(block.means, block.covariances, strict=True)
+                    ]
+            else:
+                first = 0
+                columns = zip(["colour", "size", "kind"], before.columns_.values, strict=True)
+                for name, known in columns:
+                    value = frame[name].iloc[n]
+                    if not pd.isna(value):
+                        log_n[n] += np.log(block.means[:, first + known.tolist().index(value)])
+                    first += len(known)
+        terms.append(logsumexp(log_n[:, None] + np.log(block.weights), axis=2))
+    joint = sum(terms) + np.log(before.class_prior_)
+    known = np.array([label is not None for label in labels])
+    own = joint[known, labels[known].astype(int)]
+    expected = weights[known] @ own + weights[~known] @ logsumexp(joint[~known], axis=1)
+    assert trace[11] == pytest.approx(expected, rel=1e-9)
