@@ -27,6 +27,19 @@ def test_the_python_prints_what_is_shown(capsys):
     assert here == pytest.approx(there, abs=0.015)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_examples_of_data_run():
+    page = (README.parent / "docs" / "data.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 6
+    assert max(block.count("\n") for block in blocks) <= 12
+    names = {}
+    for block in blocks:
+        exec(block, names)
+    assert set(names["found"].reasons) <= {"", "uncertain", "outlier"}
+    assert names["priors"][2] > 0.5
+
+
 def test_the_shell_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     lines = [line.split("#")[0].split() for line in block("In a shell", "bash").splitlines()]

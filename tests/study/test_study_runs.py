@@ -1,6 +1,7 @@
 """What a run does: splits that do not leak, traces that other code confirms, both protocols."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_digits, load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -211,6 +212,21 @@ def test_rows_without_their_classes_are_learnt_from_by_those_who_can(rng):
     assert set(seen.values()) == {300}
     texts = Sample(X[:6], np.array(["a", "b"])[y[:6]], X[6:300]).together(-1)
     assert texts.y.dtype == object
+
+
+def test_gaps_are_filled_for_those_who_do_not_take_them(tmp_path, rng):
+    X, y = load_iris(return_X_y=True)
+    X = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    pd.DataFrame(X, columns=list("abcd")).assign(kind=y).to_csv(tmp_path / "t.csv", index=False)
+    digest = file_digest(tmp_path / "t.csv")
+    data = {"source": "t.csv", "target": "kind", "digest": digest}
+    accuracies = {}
+    for name in ("lda", "hist-gradient-boosting", "pskem", "tuned-knn"):
+        settings = CLASSIFIERS[name].complete({})
+        point = IRIS._replace(data=data, method=name, settings=settings, validation={})
+        result = perform(RunSpec(point, 0, str(tmp_path / "t.csv")), Place(tmp_path))
+        accuracies[name] = result.honest
+    assert min(accuracies.values()) > 0.85
 
 
 def test_settings_that_a_classifier_refuses_are_not_chosen(recwarn):

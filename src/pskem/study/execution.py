@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from pskem.study.configuration import RunSpec, StudyError
@@ -167,4 +168,17 @@ def _train(
         model = complete(bare, encoder, X, material.y[train], **decided)
     else:
         model = method.make(settings, run.seed, threads)
+        X, *rest = _without_gaps(model, X, *(part.X for part in seen))
+        seen = [part._replace(X=known) for part, known in zip(seen, rest, strict=True)]
     return method.train(model, Sample(X, material.y[train]), seen)
+
+
+def _without_gaps(model: Any, X: NDArray[Any], *others: NDArray[Any]) -> list[NDArray[Any]]:
+    """Features with the medians of the first ones in the gaps, unless the classifier takes gaps."""
+    from sklearn.impute import SimpleImputer
+    from sklearn.utils import get_tags
+
+    if get_tags(model).input_tags.allow_nan or not any(np.isnan(p).any() for p in (X, *others)):
+        return [X, *others]
+    fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(X)
+    return [fill.transform(part) for part in (X, *others)]
