@@ -129,7 +129,7 @@ def test_surprises_are_one_line_too(iris_model, monkeypatch, capsys):
 
 
 def test_warnings_are_one_line_without_a_place(iris_folder, capsys):
-    options = ["-k", "30", "--reg-covar", "1e-6", "-q"]
+    options = ["-k", "30", "--shrinkage", "0", "-q"]
     assert run(["fit", "train.csv", "-t", "species", *options]) == 0
     err = capsys.readouterr().err
     assert err.startswith("Warning: ")

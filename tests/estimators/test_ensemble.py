@@ -106,7 +106,7 @@ def test_a_seed_decides_whatever_the_threads(labelled):
 
 def test_settings_are_passed_on(labelled, capsys):
     member = clone(MEMBER).set_params(n_jobs=2)
-    ensemble = PartitionEnsemble(member, 2).fit(*labelled)
+    ensemble = PartitionEnsemble(member, 2, random_state=0).fit(*labelled)
     assert [fitted.n_jobs for fitted in ensemble.estimators_] == [2, 2]
     assert capsys.readouterr().err == ""
     ensemble.set_params(n_jobs=1, verbose=1).fit(*labelled)

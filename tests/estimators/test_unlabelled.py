@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
-from pskem import PartitionEnsemble, SharedKernelClassifier
+from pskem import PartitionEnsemble, SharedKernelClassifier, SharedKernelClassifierCV
 from pskem.engine import (
     ArraySource,
     Contrast,
@@ -23,6 +23,7 @@ from pskem.engine import (
 from pskem.engine import _targets as targets
 from pskem.starts import Start
 from pskem.structures import STRUCTURES
+from pskem.training import FitTask
 from reference import COVARIANCE_TYPES, of_type, plain, random_covariances
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -283,3 +284,37 @@ def test_an_ensemble_of_unlabelled_samples(rng):
     member = SharedKernelClassifier(n_components=6, n_blocks=2, max_iter=15)
     model = PartitionEnsemble(member, 3, random_state=0).fit(X, hide(y, rng, 10))
     assert model.score(X, y) > 0.85
+
+
+def test_validation_data_without_a_class_validate_nothing(rng):
+    X, y = two_views(rng, 400)
+    hidden = np.where(np.arange(200) % 2, None, y[:200])
+    model = SharedKernelClassifier(n_components=4, max_iter=5, random_state=0)
+    one = clone(model).fit(X[200:], y[200:], X_val=X[:200], y_val=hidden)
+    other = clone(model).fit(X[200:], y[200:], X_val=X[:200:2], y_val=y[:200:2])
+    np.testing.assert_array_equal(one.validation_scores_, other.validation_scores_)
+    for method in (one.bic, one.impute, one.responsibilities):
+        with pytest.raises(ValueError, match="samples without a class"):
+            method(X[:200], hidden)
+
+
+def test_a_search_says_that_it_needs_all_classes(rng):
+    X, y = two_views(rng, 100)
+    marked = np.where(np.arange(100) % 2, -1, y)
+    for estimator, labels in [
+        (None, hide(y, rng, 5)),
+        (SharedKernelClassifier(unlabelled=-1), marked),
+    ]:
+        with pytest.raises(ValueError, match="without a class, which a search does not take"):
+            SharedKernelClassifierCV(estimator).fit(X, labels)
+
+
+def test_callbacks_see_no_invented_labels(rng, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "pskem.training._observers.FitTask",
+        lambda estimator, passes, X, y: seen.append(y) or FitTask(estimator, passes, X, y),
+    )
+    X, y = two_views(rng, 60)
+    SharedKernelClassifier(max_iter=2, tol=0).fit(X, hide(y, rng, 5))
+    assert sum(label is None for label in seen[0]) == 50

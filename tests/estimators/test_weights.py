@@ -20,7 +20,7 @@ from pskem import (
 )
 from pskem.blocks import within_class_dependence
 from pskem.starts import STARTS
-from pskem.training import Rows, distinct
+from pskem.training import Rows, distinct, split_rows
 from reference import COVARIANCE_TYPES, plain
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -125,6 +125,32 @@ def test_units_of_weights_below_one_do_not_matter(rng):
     one = SharedKernelClassifier(random_state=0).fit(X, y, weights)
     other = SharedKernelClassifier(random_state=0).fit(X, y, weights / weights.sum())
     assert_same_model(one.model_, other.model_)
+
+
+def test_equal_weights_below_one_are_as_none(rng):
+    """Also where rows stand there several times."""
+    X, y = rng.integers(3, size=(300, 3)).astype(float), rng.integers(2, size=300)
+    plain_fit = SharedKernelClassifier(random_state=0).fit(X, y)
+    for weight in (1 / 300, 0.5, 0.9999):
+        weighted = SharedKernelClassifier(random_state=0).fit(X, y, np.full(300, weight))
+        assert_same_model(weighted.model_, plain_fit.model_)
+
+
+def test_rows_that_repeat_are_held_out_one_by_one(rng):
+    """On a table of few different rows, validation is as good as a test."""
+    X = rng.integers(2, size=(12_000, 8)).astype(float)
+    p = 1.0 / (1.0 + np.exp(-2.0 * (X - 0.5) @ rng.standard_normal(8)))
+    y = (rng.random(12_000) < p).astype(int)
+    settings = {"early_stopping": True, "discriminative_iter": 0, "block_weights": None}
+    model = SharedKernelClassifier(random_state=0, **settings).fit(X[:8000], y[:8000])
+    held_out = model.validation_scores_[model.best_iter_ - 1]
+    assert held_out == pytest.approx(model.score(X[8000:], y[8000:]), abs=0.04)
+    rows = distinct(X, y)
+    kept, taken = split_rows(rows, y[rows.places], 0.1, 2, 0)
+    assert taken.total == pytest.approx(1200)
+    assert kept.total + taken.total == 12_000
+    both = np.intersect1d(kept.places, taken.places)
+    assert len(both) > 0.5 * taken.size
 
 
 def test_rows_are_merged_up_to_rounding(rng):

@@ -5,15 +5,19 @@ import pandas as pd
 import pytest
 from sklearn.pipeline import Pipeline
 
+from pskem import SharedKernelClassifier
 from pskem.tables import (
     Columns,
     TableError,
     align,
-    category_features,
+    encode,
     fit_encoder,
+    indicator_encoder,
     infer_columns,
+    keeps_columns,
     labels_of,
     make_encoder,
+    scaler_of,
     unknown_categories,
 )
 
@@ -143,53 +147,46 @@ def test_align_tells_what_is_wrong(frame):
         align(frame.assign(length=1e200), Columns(["length"], [], {}))
 
 
-def test_encoded_numbers_are_scaled_and_categories_indicated(frame):
+def test_numbers_are_scaled_and_categories_stay_as_they_are(frame):
     columns = Columns(["length", "count"], ["colour"], {})
     encoder = make_encoder(columns)
     assert isinstance(encoder, Pipeline)
-    X = encoder.fit_transform(align(frame, columns))
+    assert keeps_columns(encoder)
+    table = align(frame, columns)
+    X = encoder.fit_transform(table.assign(other=1.0)[[*reversed(table.columns), "other"]])
+    assert list(X.columns) == ["length", "count", "colour"]
     known = np.array([1.5, np.nan, 3.25, -4.0])  # a gap stays a gap
-    np.testing.assert_allclose(X[:, 0], (known - np.nanmean(known)) / np.nanstd(known))
-    np.testing.assert_allclose(X[:, 1], (frame["count"] - 2.5) / np.std([1, 2, 3, 4]))
+    np.testing.assert_allclose(X["length"], (known - np.nanmean(known)) / np.nanstd(known))
+    np.testing.assert_allclose(X["count"], (frame["count"] - 2.5) / np.std([1, 2, 3, 4]))
+    pd.testing.assert_series_equal(X["colour"], table["colour"])
+    assert scaler_of(make_encoder(Columns([], ["colour"], {}))) is None
+
+
+def test_for_others_gaps_are_filled_and_categories_indicated(frame):
+    columns = Columns(["length", "count"], ["colour"], {})
+    encoder = indicator_encoder(columns)
+    assert not keeps_columns(encoder)
+    X = encoder.fit_transform(align(frame, columns))
+    filled = np.array([1.5, 1.5, 3.25, -4.0])  # the median stands in
+    np.testing.assert_allclose(X[:, 0], (filled - filled.mean()) / filled.std())
     assert X.shape == (4, 4)  # missing, blué, red: two indicators
-    np.testing.assert_allclose(np.nanmean(X, axis=0), 0.0, atol=1e-12)
-    # Components are sums over all features, so there the median stands in.
-    mixed = make_encoder(columns, pca=2)[:2].fit_transform(align(frame, columns))
-    filled = np.array([1.5, 1.5, 3.25, -4.0])
-    np.testing.assert_allclose(mixed[:, 0], (filled - filled.mean()) / filled.std())
     assert list(encoder.get_feature_names_out()[2:]) == ["colour_blué", "colour_red"]
-
-
-def test_each_category_has_its_own_features(frame):
-    columns = Columns(["count"], ["colour", "species"], {})
-    encoder = make_encoder(columns).fit(align(frame, columns))
-    assert [part.tolist() for part in category_features(encoder)] == [[1, 2], [3]]
-    assert category_features(make_encoder(columns, pca=2).fit(align(frame, columns))) == []
-    # A category of one value, as a part of the rows may have, has none.
-    same = align(frame.assign(colour="red"), columns)
-    encoder = make_encoder(columns).fit(same)
-    assert [part.tolist() for part in category_features(encoder)] == [[1]]
-    assert encoder.transform(same).shape == (4, 2)
 
 
 def test_unknown_categories_are_found_by_column(frame):
     columns = Columns(["count"], ["colour", "species"], {})
-    encoder = make_encoder(columns).fit(align(frame, columns))
-    assert unknown_categories(encoder, align(frame, columns)) == {}
-    new = frame.assign(colour=["red", "mauve", None, "beige"])
-    assert unknown_categories(encoder, align(new, columns)) == {"colour": ["beige", "mauve"]}
-    whole = frame.assign(colour=["red", "green", "red", "green"])
-    encoder = make_encoder(columns).fit(align(whole, columns))
-    assert unknown_categories(encoder, align(whole, columns)) == {}
-    gap = align(whole.assign(colour=["red", None, "red", "green"]), columns)
-    assert unknown_categories(encoder, gap) == {"colour": ["(missing)"]}
+    table, y = align(frame, columns), [0, 0, 1, 1]
+    model = SharedKernelClassifier(categorical_features=columns.categorical).fit(table, y)
+    for known in (indicator_encoder(columns).fit(table), model):
+        assert unknown_categories(known, table) == {}
+        new = align(frame.assign(colour=["red", "mauve", None, "beige"]), columns)
+        assert unknown_categories(known, new) == {"colour": ["beige", "mauve"]}
 
 
 def test_unknown_categories_do_not_stop_a_prediction(frame):
     columns = Columns(["count"], ["colour"], {})
-    encoder = make_encoder(columns).fit(align(frame, columns))
-    with pytest.warns(UserWarning, match="unknown categories"):
-        X = encoder.transform(align(frame.assign(colour="mauve"), columns))
+    encoder = indicator_encoder(columns).fit(align(frame, columns))
+    X = encode(encoder, align(frame.assign(colour="mauve"), columns))
     assert np.isfinite(X).all()
 
 

@@ -12,7 +12,7 @@ from pskem.preprocessing import paper_features
 from pskem.starts import ClassKMeans, Start
 from pskem.tables import TableError
 from pskem.training import suggest_n_components
-from pskem.workflow import Task, classifier_settings, complete, train
+from pskem.workflow import Task, classifier_settings, train
 from pskem.workflow.training import hold_out
 from reference import plain
 
@@ -125,44 +125,30 @@ def test_suggestions_grow_with_the_data():
     assert few < many
 
 
-def test_the_floor_is_high_where_there_are_categories(table):
-    task = Task.read(str(table), "species")
-    X = task.encoder.fit_transform(task.X)
-    default = SharedKernelClassifier().reg_covar
-    assert complete(SharedKernelClassifier(), task.encoder, X, task.y).reg_covar == 0.1
-    asked = complete(SharedKernelClassifier(reg_covar=0.02), task.encoder, X, task.y, None)
-    assert asked.reg_covar == 0.02
-    numbers = Task.read(str(table), "species", drop=["colour", "fresh"])
-    X = numbers.encoder.fit_transform(numbers.X)
-    model = complete(SharedKernelClassifier(), numbers.encoder, X, numbers.y)
-    assert model.reg_covar == default
-    assert model.partition == SharedKernelClassifier().partition
-
-
-def test_categories_get_blocks_of_their_own(trained):
+def test_categories_get_a_block_of_their_own(trained):
     model = trained.classifier
-    assert [block.features.tolist() for block in model.blocks_] == [[0, 1], [2, 3], [4]]
-    assert [len(block.means) for block in model.blocks_][1:] == [3, 2]
-    # A category alone is a table of frequencies: the weights of its kernels are those of the class,
-    # until discriminative passes change them.
+    assert [block.features.tolist() for block in model.blocks_] == [[0, 1], [2, 3, 4, 5, 6]]
+    assert [block.covariance_type for block in model.blocks_] == ["full", "categorical"]
+    # With one kernel a class it is a table of frequencies, until discriminative passes change it.
     task = trained.task
-    by_em = train(task, plain(random_state=0), 0.2).classifier
+    by_em = train(task, plain(init=ClassKMeans(), n_components=3, random_state=0), 0.2).classifier
     rows, _ = hold_out(task.y, 0.2, 0)
     colours = pd.crosstab(task.y[rows], task.X["colour"].iloc[rows], normalize="index")
-    weights = np.sort(by_em.blocks_[1].weights, axis=1)
-    np.testing.assert_allclose(weights, np.sort(colours, axis=1), atol=1e-3)
+    np.testing.assert_allclose(by_em.blocks_[1].means[:, :3], colours, atol=1e-6)
+    without = Task.read(task.source, "species", drop=["colour", "fresh"])
+    assert len(train(without, SharedKernelClassifier()).classifier.blocks_) == 1
 
 
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"n_blocks": 3}, r"n_blocks=3 .* for the 2 numeric feature\(s\): each category"),
-        ({"n_components": [2, 3, 2]}, r"has 3 entries for 1 block\(s\).* numeric feature"),
+        ({"n_blocks": 3}, r"n_blocks=3 .* for the 2 column\(s\) of numbers: categories"),
+        ({"n_components": [2, 3, 2]}, r"has 3 entries for 1 block\(s\).* of numbers"),
     ],
 )
 def test_blocks_and_kernels_are_for_numbers(table, settings, match):
     task = Task.read(str(table), "species")
-    with pytest.raises(TableError, match=match):
+    with pytest.raises(ValueError, match=match):
         train(task, SharedKernelClassifier(**settings))
 
 
@@ -183,15 +169,11 @@ def test_categories_that_tell_nothing_cost_nothing(tmp_path, rng):
     assert accuracy[0] > 0.7
 
 
-def test_categories_keep_whether_kernels_start_anew(table):
+def test_given_kernels_are_for_numbers_alone(table):
     task = Task.read(str(table), "species")
-    X = task.encoder.fit_transform(task.X)
-    for reseed in (False, True):
-        model = SharedKernelClassifier(init=ClassKMeans(own_mass=0.5, reseed=reseed))
-        assert complete(model, task.encoder, X, task.y).init.reseed is reseed
     given = SharedKernelClassifier(init=Start(means=np.zeros((3, 5))))
-    with pytest.raises(TableError, match="categories get blocks of their own"):
-        complete(given, task.encoder, X, task.y)
+    with pytest.raises(ValueError, match="categories have a block of their own"):
+        train(task, given)
 
 
 @pytest.mark.parametrize(
@@ -215,13 +197,6 @@ def test_any_random_state_can_hold_rows_out():
     assert len(one[1]) == 20
     np.testing.assert_array_equal(np.sort(np.concatenate(one)), np.arange(100))
     assert len(hold_out(y, 0.2, None)[1]) == 20
-
-
-@pytest.mark.parametrize(("given", "expected"), [({}, 0.1), ({"reg_covar": 0.02}, 0.02)])
-def test_categories_raise_the_floor_unless_one_is_given(table, given, expected):
-    task = Task.read(str(table), "species")
-    trained = train(task, SharedKernelClassifier(random_state=0, **given))
-    assert trained.classifier.reg_covar == expected
 
 
 # ------------------------------------------------------------------------------------ weights

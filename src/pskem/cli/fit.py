@@ -45,9 +45,9 @@ def fit(
     """Train a classifier on DATA and save it.
 
     DATA is a CSV, TSV, Parquet or ARFF file, - for CSV on stdin, or the name of a data set (pskem
-    datasets list). Numbers are scaled, missing values stay gaps, and texts become categories. The
-    named image sets get the paper's features. Text columns that look like
-    identifiers are dropped, with a remark. The model file holds these steps as well.
+    datasets list). Missing values stay gaps, and texts are categories. The named image sets get the
+    paper's features. Text columns that look like identifiers are dropped, with a remark. The model
+    file holds these steps as well.
     """
     from pskem.estimators import SharedKernelClassifier
     from pskem.workflow import classifier_settings, train
@@ -55,11 +55,6 @@ def fit(
     task, path = read_task(data, output, overwrite, quiet, parameters)
     if parameters["early_stopping"] is None:
         parameters["early_stopping"] = "auto"
-    decided: dict[str, Any] = {}
-    if parameters["reg_covar"] is None:
-        del parameters["reg_covar"]
-    else:
-        decided["category_floor"] = None
     classifier = SharedKernelClassifier(
         **classifier_settings(parameters),
         priors=None if priors == "frequencies" else priors,
@@ -67,7 +62,7 @@ def fit(
         verbose=int(on_terminal() and not quiet),
     )
     start = time.perf_counter()
-    trained = train(task, classifier, validation_fraction, **decided)
+    trained = train(task, classifier, validation_fraction)
     seconds = time.perf_counter() - start
     trained.save(path, overwrite=overwrite)
     if as_json:

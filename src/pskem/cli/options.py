@@ -149,7 +149,7 @@ model_options = stack(
     _parameter(
         "n_blocks",
         "Number of blocks of numeric columns; auto makes blocks of at most 100 features. Categories"
-        " have their own blocks.",
+        " have a block of their own.",
         Numbers(int),
         "-r",
     ),
@@ -160,12 +160,7 @@ model_options = stack(
     _parameter("init_scale", "Standard deviation of the random start's kernels.", float),
     _parameter("own_mass", "Share of a class's weight that its own kernels start with.", float),
     _parameter("n_init", "Number of starts; the best is kept.", int),
-    click.option(
-        "--reg-covar",
-        type=float,
-        help="Smallest variance of a kernel, relative to that of the data.  [default: 1e-6; 0.1"
-        " with categories]",
-    ),
+    _parameter("reg_covar", "Smallest variance of a kernel, relative to that of the data.", float),
     _parameter(
         "shrinkage",
         "Pseudo-rows of each kernel with the common covariance; auto takes one more than the"

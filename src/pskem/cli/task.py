@@ -52,10 +52,7 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
     """Names and values that describe a training."""
     model = trained.classifier
     classes = [str(name) for name in model.classes_[:10]] + ["..."] * (len(model.classes_) > 10)
-    numbers = [len(block.means) for block in model.blocks_]
-    kernels = ", ".join(map(str, numbers))
-    if len(set(numbers)) == 1 and len(numbers) > 1:
-        kernels = f"{len(numbers)} x {numbers[0]}"
+    kernels = describe_kernels(model)
     low = trained.n_at_floor
     floor = f", {low} at the floor of reg-covar {model.reg_covar:g}" if low else ""
     validated = trained.validation_accuracy
@@ -63,9 +60,23 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
         ("rows", f"{trained.n_train:,} to train, {trained.n_validation:,} to validate"),
         ("features", f"{model.n_features_in_} in {len(model.blocks_)} block(s)"),
         ("classes", ", ".join(classes)),
-        ("kernels", f"{kernels} ({model.covariance_type}){floor}"),
+        ("kernels", f"{kernels}{floor}"),
         ("passes", f"{model.n_iter_} in {seconds:.1f} s, {trained.ending}"),
         ("log likelihood per row", f"{trained.log_likelihood:.4f}"),
         ("training accuracy", percent(trained.training_accuracy)),
         ("validation accuracy", None if validated is None else percent(validated)),
     ]
+
+
+def describe_kernels(model: Any) -> str:
+    """How many kernels there are, and of which form."""
+    sizes: dict[str, list[int]] = {}
+    for block in model.blocks_:
+        sizes.setdefault(block.covariance_type, []).append(len(block.means))
+    parts = []
+    for kind, numbers in sizes.items():
+        listed = ", ".join(map(str, numbers))
+        if len(set(numbers)) == 1 and len(numbers) > 1:
+            listed = f"{len(numbers)} x {numbers[0]}"
+        parts.append(f"{listed} ({kind})")
+    return ", ".join(parts)

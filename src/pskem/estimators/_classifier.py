@@ -337,6 +337,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
             samples = gather_samples(self, X, y, sample_weight, validation, settings, before)
             plan = make_plan(settings, samples, before, *draw_seeds(self.random_state))
             y = samples.classes[samples.labels]  # as a callback may want it
+            if (samples.labels < 0).any():
+                y = np.where(samples.labels < 0, None, y.astype(object))
             with (
                 workers(settings.n_jobs) as parallel_map,
                 observing(self, plan, samples, y, watch) as observers,

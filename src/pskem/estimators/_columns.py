@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 
 from pskem.structures import FloatArray
 
-__all__ = ["ColumnCode", "find_categorical"]
+__all__ = ["ColumnCode", "find_categorical", "is_missing"]
 
 #: Values of a categorical column at most: each has a probability in every kernel.
 MOST_VALUES = 1000
@@ -37,7 +37,7 @@ class ColumnCode:
         numeric = np.setdiff1d(np.arange(_width(X)), categorical)
         values = []
         for place in categorical:
-            found = {value for value in _objects(X, place) if not _missing(value)}
+            found = {value for value in _objects(X, place) if not is_missing(value)}
             if len(found) > MOST_VALUES:
                 raise ValueError(
                     f"Column {_name(X, place)!r} has {len(found):,} different values; a categorical"
@@ -66,7 +66,7 @@ class ColumnCode:
         places = {value: code for code, value in enumerate(known.tolist())}
         column = _objects(X, place)
         return np.array(
-            [-1 if _missing(value) else places.get(value, -1) for value in column], dtype=np.intp
+            [-1 if is_missing(value) else places.get(value, -1) for value in column], dtype=np.intp
         )
 
     def ordinal(self, X: Any) -> FloatArray:
@@ -82,7 +82,7 @@ class ColumnCode:
         """Values that are not known, by the names of their columns."""
         found = {}
         for place, known in zip(self.categorical, self.values, strict=True):
-            seen = {value for value in _objects(X, place) if not _missing(value)}
+            seen = {value for value in _objects(X, place) if not is_missing(value)}
             new = seen - set(known.tolist())
             if new:
                 found[str(_name(X, place))] = _sorted(new).tolist()
@@ -193,8 +193,8 @@ def _name(X: Any, place: int) -> Any:
     return X.columns[place] if hasattr(X, "columns") else int(place)
 
 
-def _missing(value: Any) -> bool:
-    """Whether a value is None, NaN or pandas's NA, of which each is unlike itself or says so."""
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or pandas's NA."""
     if value is None:
         return True
     same = value == value

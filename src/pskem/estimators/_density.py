@@ -151,6 +151,7 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
                 refined = refine(Refiner(plan, data, parallel_map), run, observers)
                 observers.end(data, run, refined)
         self.model_ = refined.best
+        self.reference_log_densities_ = np.empty(0)
         self.n_iter_ = run.iteration
         self.converged_ = bool(run.converged[0])
         self.log_likelihoods_ = run.log_likelihoods[:, 0]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
 from pskem.engine import workers
@@ -184,8 +185,26 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         -------
         outlier : ndarray of bool of shape (n_samples,)
         """
+        check_is_fitted(self)
         votes = [member.is_outlier(X, share) for member in self.estimators_]
         return np.mean(votes, axis=0) > 0.5
+
+    def set_reference(self, X: Any) -> Self:
+        """Set the samples by which :meth:`is_outlier` judges.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the members were not trained on.
+
+        Returns
+        -------
+        self : PartitionEnsemble
+        """
+        check_is_fitted(self)
+        for member in self.estimators_:
+            member.set_reference(X)
+        return self
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log posterior probabilities of the classes.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
 from pskem import checks
-from pskem.estimators._input import accept, accept_labelled, counted_rows
+from pskem.estimators._input import accept_labelled, counted_rows
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training import Samples, Settings
@@ -45,10 +45,10 @@ def gather_samples(
         weights = np.append(by_class, 1.0)[labels] * (1.0 if weights is None else weights)
         masses = masses * by_class
     priors = checks.check_prior(settings.priors, masses / masses.sum())
-    held_out = _validation(estimator, *validation, classes)
+    held_out = _validation(estimator, *validation, classes, settings.unlabelled)
     names = getattr(estimator, "feature_names_in_", None)
     code, learn = getattr(estimator, "columns_", None), settings.priors is None
-    made = Samples(X, labels, classes, priors, held_out, names, weights, learn)
+    made = Samples(X, labels, classes, priors, held_out, names, weights, learn, by_class)
     if code is None:
         return made
     columns = names if names is not None else [str(i) for i in range(estimator.n_features_in_)]
@@ -58,7 +58,7 @@ def gather_samples(
 
 
 def _validation(
-    estimator: Any, X: Any, y: Any, weights: Any, classes: NDArray[Any]
+    estimator: Any, X: Any, y: Any, weights: Any, classes: NDArray[Any], marker: Any
 ) -> tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None:
     """Validation data, if there are any."""
     if (X is None) != (y is None):
@@ -69,7 +69,10 @@ def _validation(
             raise ValueError("sample_weight_val is given, but X_val and y_val are missing.")
         return None
     try:
-        X, y = accept(estimator, X, y, reset=False)
+        X, y, labelled = accept_labelled(estimator, X, y, marker, reset=False)
+        if labelled is not None:  # which validate nothing
+            X = X[labelled]
+            weights = None if weights is None else np.asarray(weights)[labelled]
         X, y, weights = counted_rows(X, y, weights, "sample_weight_val")
     except ValueError as error:
         raise ValueError(f"X_val and y_val are not accepted. {error}") from None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, validate_data
 
 from pskem import checks
-from pskem.estimators._columns import ColumnCode, find_categorical
+from pskem.estimators._columns import ColumnCode, find_categorical, is_missing
 from pskem.structures import FloatArray
 
 __all__ = ["TakesGaps", "accept", "accept_labelled", "all_or_nothing", "counted_rows", "validated"]
@@ -79,47 +79,48 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
         raise
 
 
-def unlabelled_among(y: Any, marker: Any) -> NDArray[np.bool_] | None:
-    """Where y has no class: None, NaN, or the marker; None if it has one everywhere."""
-    if y is None or np.asarray(y).ndim != 1:  # which is refused later
-        return None
-    if hasattr(y, "isna"):  # pandas
-        gaps = np.asarray(y.isna(), dtype=bool)
-    elif hasattr(y, "is_null"):  # polars
-        gaps = np.asarray(y.is_null(), dtype=bool)
-    else:
-        values = np.asarray(y)
-        if values.dtype.kind == "f":
-            gaps = np.isnan(values)
-        elif values.dtype.kind == "O":
-            gaps = np.array([v is None or v != v for v in values], dtype=bool)
-        else:
-            gaps = np.zeros(len(values), dtype=bool)
+def _label_objects(y: Any) -> NDArray[np.object_] | None:
+    """Labels as objects, (n,), where some may be missing; None for what is no such array."""
+    if hasattr(y, "to_list") and hasattr(y, "is_null"):  # polars
+        y = y.to_list()
+    elif hasattr(y, "isna") and not hasattr(y, "columns"):  # pandas
+        y = y.astype(object)
+    values = np.asarray(y, dtype=object)
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    return values if values.ndim == 1 else None
+
+
+def _unlabelled(values: NDArray[np.object_], marker: Any) -> NDArray[np.bool_]:
+    """Where labels are None, NaN or the marker."""
+    gaps = np.array([is_missing(value) for value in values], dtype=bool)
     if marker is not None:
-        gaps = gaps | np.array(
-            [value == marker for value in np.asarray(y, dtype=object)], dtype=bool
-        )
-    return gaps if gaps.any() else None
+        known = np.flatnonzero(~gaps)
+        gaps[known] = [bool(value == marker) for value in values[known]]
+    return gaps
 
 
 def accept_labelled(
     estimator: Any, X: Any, y: Any, marker: Any, reset: bool
 ) -> tuple[FloatArray, NDArray[Any], NDArray[np.bool_] | None]:
     """X, y of the samples that have a class, and which those are; None if all have one."""
-    gaps = unlabelled_among(y, marker)
-    if gaps is None:
+    complete = isinstance(y, np.ndarray) and y.dtype.kind in "iubU"
+    values = None
+    if y is not None and (marker is not None or not complete):
+        values = _label_objects(y)
+    gaps = None if values is None else _unlabelled(values, marker)
+    if values is None or gaps is None or not gaps.any():
         return *accept(estimator, X, y, reset=reset), None
     X = accept(estimator, X, reset=reset)
     if len(gaps) != len(X):
         raise ValueError(f"X has {len(X)} samples and y has {len(gaps)}; they must agree.")
     if gaps.all():
         raise ValueError("y has no class at all; a classifier needs samples of known classes.")
-    if hasattr(y, "filter") and hasattr(y, "is_null"):  # polars
-        y = y.to_numpy()
-    values = np.asarray(y[~gaps] if hasattr(y, "dtype") else np.asarray(y, dtype=object)[~gaps])
-    if values.dtype.kind == "O":  # as it was for the gaps alone
-        values = np.array(values.tolist())
-    return X, column_or_1d(values), ~gaps
+    known = values[~gaps].tolist()
+    if len({isinstance(value, str) for value in known}) > 1:
+        raise ValueError(
+            f"y holds texts and other values, such as {known[0]!r}; classes must be of one kind."
+        )
+    return X, column_or_1d(np.array(known)), ~gaps
 
 
 def validated(estimator: Any, X: Any) -> FloatArray:

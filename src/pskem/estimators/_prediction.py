@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pskem import checks
 from pskem.engine import workers
+from pskem.estimators._columns import is_missing
 from pskem.estimators._input import TakesGaps, validated
 from pskem.estimators._posterior import PosteriorMixin
 from pskem.imputation import impute
@@ -71,8 +72,14 @@ class FittedModel(TakesGaps):
         reference = getattr(self, "reference_log_densities_", np.empty(0))
         if not len(reference):
             raise ValueError(
-                "No samples were held out in the fit, so there is nothing to tell outliers by. Give"
-                " some that the model was not trained on: set_reference(X)."
+                "There are no reference samples to tell outliers by: none were held out in the fit,"
+                " or the priors have changed since. Give some that the model was not trained on:"
+                " set_reference(X)."
+            )
+        if np.isnan(validated(self, X)).any():
+            raise ValueError(
+                "X has gaps, and the density of fewer features does not compare with that of all."
+                " Fill them, for instance by impute(X), or leave these rows out."
             )
         return self.score_samples(X) < np.quantile(reference, share)
 
@@ -82,13 +89,15 @@ class FittedModel(TakesGaps):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples that the model was not trained on.
+            Samples that the model was not trained on; those with gaps are left out.
 
         Returns
         -------
         self : estimator
         """
-        self.reference_log_densities_ = np.sort(self.score_samples(X))
+        log_densities = self.score_samples(X)
+        whole = ~np.isnan(validated(self, X)).any(axis=1)
+        self.reference_log_densities_ = np.sort(log_densities[whole])
         return self
 
     def impute(
@@ -196,6 +205,7 @@ class ModelPredictor(FittedModel, PosteriorMixin):
     def _shifted(self, priors: FloatArray) -> Self:
         other = copy(self)
         other.model_ = self.model_.with_priors(priors)
+        other.reference_log_densities_ = np.empty(0)  # densities are others now
         return other
 
     @property
@@ -299,6 +309,8 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         if y is None:
             raise ValueError("y is missing: the classes of the samples are needed here.")
         labels = column_or_1d(y)
+        if labels.dtype == object and any(is_missing(label) for label in labels):
+            raise ValueError("y has samples without a class; leave them out here.")
         if len(labels) != len(X):
             raise ValueError(f"X has {len(X)} samples and y has {len(labels)}; they must agree.")
         return checks.check_labels(labels, self.classes_, "y")

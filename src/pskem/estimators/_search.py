@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from pskem import checks
 from pskem.blocks import partition_features
 from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._input import accept, all_or_nothing, counted_rows
+from pskem.estimators._input import accept_labelled, all_or_nothing, counted_rows
 from pskem.estimators._prediction import ModelPredictor
 from pskem.estimators._selection import (
     SHRINKAGE_FACTORS,
@@ -154,7 +154,13 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         self._check_parameters()
         with all_or_nothing(self):
             given = X, y
-            X, y = accept(self, X, y, reset=True)
+            marker = None if self.estimator is None else self.estimator.unlabelled
+            X, y, labelled = accept_labelled(self, X, y, marker, reset=True)
+            if labelled is not None:
+                raise ValueError(
+                    f"y has {int((~labelled).sum())} sample(s) without a class, which a search does"
+                    " not take yet: leave them out, or fit SharedKernelClassifier itself."
+                )
             check_classification_targets(y)
             (seed,) = draw_seeds(self.random_state)
             base = self._base(seed)

@@ -132,6 +132,11 @@ class Model:
             both = (self.priors > 0.0) & (priors > 0.0)
             change = np.where(both, np.log(priors) - self.log_priors, 0.0)
         possible = np.where(self.priors > 0.0, priors, 0.0)
+        if not possible.any():
+            raise ValueError(
+                "The model has no prior for any of the classes that have one now; a class that had"
+                f" none keeps none. It has priors {np.round(self.priors, 6).tolist()}."
+            )
         return replace(self, priors=possible / possible.sum(), shift=before + change)
 
     def log_likelihood(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:

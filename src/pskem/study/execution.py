@@ -9,15 +9,19 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+from pskem.estimators import (
+    PartitionEnsemble,
+    SharedKernelClassifier,
+    SharedKernelClassifierCV,
+)
 from pskem.study.configuration import RunSpec, StudyError
 from pskem.study.materials import Material, Place, load
 from pskem.study.methods import CLASSIFIERS, Sample, StudyClassifier, Trace
 from pskem.study.splits import Part, Rows, make_parts
-from pskem.tables import fit_encoder, unknown_allowed
-from pskem.workflow import complete
+from pskem.tables import encode, fit_encoder, indicator_encoder, keeps_columns, scaler_of
 
 __all__ = ["PartResult", "Result", "perform"]
 
@@ -102,7 +106,10 @@ def perform(run: RunSpec, place: Place, threads: int = 1) -> Result:
 
 def _gist(text: str) -> str:
     """A warning without details in parentheses, so that similar ones are counted together."""
-    return " ".join(re.sub(r"\s*\([^)]*\)", "", text).split())
+    before = ""
+    while text != before:  # names of columns may have parentheses of their own
+        before, text = text, re.sub(r"\s*\([^()]*\)", "", text)
+    return " ".join(text.split())
 
 
 def _perform_part(run: RunSpec, material: Material, part: Part, threads: int) -> PartResult:
@@ -154,31 +161,26 @@ def _train(
         return method.train(model, first, samples[1:])
     if len(others):
         raise StudyError("Rows without their classes are for image sets so far.")
-    encoder, X = fit_encoder(material.task.encoder, material.X.iloc[train])
     if len(np.unique(material.y[train])) < 2:
         raise StudyError("A training part holds one class only. Use fewer folds, or shuffle them.")
-    with unknown_allowed():
-        seen = [
-            Sample(np.asarray(encoder.transform(material.X.iloc[rows])), material.y[rows])
-            for rows in watched
-        ]
-    if method.has_passes:
-        bare = method.make({"n_components": "auto", **settings}, run.seed, threads)
-        decided = {"category_floor": None} if "reg_covar" in settings else {}
-        model = complete(bare, encoder, X, material.y[train], **decided)
-    else:
-        model = method.make(settings, run.seed, threads)
-        X, *rest = _without_gaps(model, X, *(part.X for part in seen))
-        seen = [part._replace(X=known) for part, known in zip(seen, rest, strict=True)]
+    usual = {"n_components": "auto"} if method.has_passes else {}
+    model, task = method.make({**usual, **settings}, run.seed, threads), material.task
+    if keeps_columns(task.encoder) and not _takes_table(model, task.columns.categorical):
+        encoder = indicator_encoder(task.columns, scaler_of(task.encoder))
+        task = task._replace(encoder=encoder)
+    encoder, X = fit_encoder(task.encoder, material.X.iloc[train])
+    seen = [Sample(encode(encoder, material.X.iloc[rows]), material.y[rows]) for rows in watched]
     return method.train(model, Sample(X, material.y[train]), seen)
 
 
-def _without_gaps(model: Any, X: NDArray[Any], *others: NDArray[Any]) -> list[NDArray[Any]]:
-    """Features with the medians of the first ones in the gaps, unless the classifier takes gaps."""
-    from sklearn.impute import SimpleImputer
-    from sklearn.utils import get_tags
-
-    if get_tags(model).input_tags.allow_nan or not any(np.isnan(p).any() for p in (X, *others)):
-        return [X, *others]
-    fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(X)
-    return [fill.transform(part) for part in (X, *others)]
+def _takes_table(model: Any, categorical: list[str]) -> bool:
+    """Whether a classifier takes columns as they are; it is told which of them are categories."""
+    named = {"categorical_features": categorical or None}
+    if isinstance(model, SharedKernelClassifier):
+        model.set_params(**named)
+    elif isinstance(model, PartitionEnsemble | SharedKernelClassifierCV):
+        member = SharedKernelClassifier() if model.estimator is None else clone(model.estimator)
+        model.set_params(estimator=member.set_params(**named))
+    else:
+        return False
+    return True

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pskem.datasets import CATALOGUE, LOADERS, fetch
 from pskem.preprocessing import paper_features
 from pskem.study.configuration import Point, StudyError, digest
-from pskem.tables import EMBEDDED, IMAGES, TARGET
+from pskem.tables import EMBEDDED, IMAGES, TARGET, keeps_columns
 from pskem.version import __version__
 from pskem.workflow import Task
 
@@ -165,7 +165,8 @@ def _table(
     if settings["source"] in IMAGES:
         task = task._replace(encoder=paper_features(**wanted))
     elif "scale" in wanted:
-        task.encoder.set_params(scale=SCALES[wanted["scale"]]())
+        scale = "columns__numbers" if keeps_columns(task.encoder) else "scale"
+        task.encoder.set_params(**{scale: SCALES[wanted["scale"]]()})
     return Material(task.X, task.y, None, task)
 
 

@@ -153,8 +153,10 @@ class SharedKernels(NamedTuple):
             shared.append(now.shared_proportion())
             with workers(model.n_jobs) as parallel_map:
                 for scores, (X, y, _) in zip(accuracies, watched, strict=True):
-                    decided = now.classes[now.joint(now.log_likelihood(X, parallel_map)).argmax(1)]
-                    scores.append(float(np.mean(decided == y)))
+                    code = getattr(model, "columns_", None)
+                    features = np.asarray(X) if code is None else code.encode(X)
+                    joint = now.joint(now.log_likelihood(features, parallel_map))
+                    scores.append(float(np.mean(now.classes[joint.argmax(1)] == y)))
             away += time.perf_counter() - start
 
         start = time.perf_counter()
@@ -300,16 +302,6 @@ class SemiSupervised(NamedTuple):
         return train_once(model, sample.together(-1), watched)
 
 
-def self_training(n_neighbors: int = 3, threshold: float = 0.75, n_jobs: int = 1) -> Any:
-    """Self-training of nearest neighbours, which have probabilities and are quick to refit."""
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.semi_supervised import SelfTrainingClassifier
-
-    return SelfTrainingClassifier(
-        KNeighborsClassifier(n_neighbors, n_jobs=n_jobs), threshold=threshold
-    )
-
-
 class Tuned(NamedTuple):
     """A conventional classifier tuned by cross-validation on training rows."""
 
@@ -378,7 +370,7 @@ CLASSIFIERS: dict[str, StudyClassifier] = {
     ),
     "pskem-ensemble": Ensemble(),
     "self-training": SemiSupervised(
-        Conventional("pskem.study.methods.self_training", usual={"n_neighbors": 3}, parallel=True)
+        Conventional("pskem.study.peers.self_training", usual={"n_neighbors": 3}, parallel=True)
     ),
     "label-spreading": SemiSupervised(
         Conventional(

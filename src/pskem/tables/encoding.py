@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
@@ -18,9 +17,12 @@ from pskem.tables.columns import Columns
 
 __all__ = [
     "IMAGES",
-    "category_features",
+    "encode",
     "fit_encoder",
+    "indicator_encoder",
+    "keeps_columns",
     "make_encoder",
+    "scaler_of",
     "unknown_allowed",
     "unknown_categories",
 ]
@@ -29,6 +31,7 @@ __all__ = [
 MAX_CATEGORIES = 30
 MISSING = "(missing)"
 CATEGORY = "category "
+NUMBERS = "numbers"
 
 #: The paper's features of the named image sets, with the numbers of components of its Table 1.
 IMAGES: dict[str, dict[str, Any]] = {
@@ -46,29 +49,53 @@ def make_encoder(
     ica: bool = False,
     random_state: int | None = None,
 ) -> Pipeline:
-    """Make an unfitted encoder: one-hot encode and scale, or the paper's image features.
+    """Make the unfitted steps before the classifier: the paper's image features, or components.
 
-    ``image_set`` is the name of an image set, if the columns are pixels. ``pca`` principal
-    components are kept; None keeps all features of a table, and the paper's number for images.
-    With ``ica``, independent components of these are the features; ``random_state`` is for them.
-    Gaps stay gaps, except before components, which are sums over all features.
+    Without either, columns are selected, and those of numbers scaled: the classifier takes gaps and
+    categories as they are. ``image_set`` is the name of an image set, if the columns are pixels.
+    ``pca`` principal components are kept; None keeps all features of a table, and the paper's
+    number for images. With ``ica``, independent components of these are the features;
+    ``random_state`` is for them.
     """
     unmix = [("ica", IndependentComponents(random_state=random_state))] if ica else []
     if image_set in IMAGES:
         settings = IMAGES[image_set]
         made = paper_features(**(settings if pca is None else {**settings, "n_components": pca}))
         return Pipeline([*made.steps, *unmix])
+    if pca is None and not ica:
+        return Pipeline([("columns", _select_columns(columns))])
     from sklearn.decomposition import PCA
-    from sklearn.preprocessing import StandardScaler
 
-    mixed = pca is not None or ica
-    steps = [("columns", _encode_columns(columns, fill=mixed)), ("scale", StandardScaler())]
+    steps = list(indicator_encoder(columns).steps)
     if pca is not None:
         steps.append(("pca", PCA(pca, svd_solver="full")))
     return Pipeline([*steps, *unmix])
 
 
-def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, NDArray[Any]]:
+def indicator_encoder(columns: Columns, scaler: Any = None) -> Pipeline:
+    """Make an unfitted encoder to numbers without gaps, on one scale, for those who need them.
+
+    Gaps take the median of their column, and categories become indicators.
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    scale = StandardScaler() if scaler is None else clone(scaler, safe=False)
+    if hasattr(scale, "set_output"):  # it may have been made for a data frame
+        scale.set_output(transform="default")
+    return Pipeline([("columns", _encode_columns(columns)), ("scale", scale)])
+
+
+def scaler_of(encoder: Pipeline) -> Any:
+    """The scaler of an unfitted encoder that keeps columns; None if there are no numbers."""
+    return next((part for name, part, _ in encoder[0].transformers if name == NUMBERS), None)
+
+
+def keeps_columns(encoder: Pipeline) -> bool:
+    """Whether an encoder leaves columns as they are, so that categories are still categories."""
+    return list(encoder.named_steps) == ["columns"]
+
+
+def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, Any]:
     """Fit a copy of an encoder to a data frame; returns it and the features.
 
     More principal components than there can be are refused.
@@ -76,7 +103,7 @@ def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, NDArray[Any]]:
     fitted = clone(encoder)
     names = list(fitted.named_steps)
     if "pca" not in names:
-        return fitted, np.asarray(fitted.fit_transform(X))
+        return fitted, fitted.fit_transform(X)
     place = names.index("pca")
     features, pca = fitted[:place].fit_transform(X), fitted[place]
     n_rows, n_features = features.shape
@@ -89,7 +116,35 @@ def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, NDArray[Any]]:
     return fitted, np.asarray(fitted[place:].fit_transform(features))
 
 
-def _encode_columns(columns: Columns, fill: bool) -> Any:
+def encode(encoder: Pipeline, X: Any) -> Any:
+    """Features of a data frame; those of an unknown category are those of a rare one."""
+    with unknown_allowed():
+        return encoder.transform(X)
+
+
+@contextmanager
+def unknown_allowed() -> Iterator[None]:
+    """Silence scikit-learn's warning about unknown categories, which names no column or value."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+        yield
+
+
+def _select_columns(columns: Columns) -> Any:
+    """Select columns by name, whatever others there are, and scale those of numbers."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import StandardScaler
+
+    parts: list[tuple[str, Any, list[str]]] = []
+    if columns.numeric:
+        parts.append((NUMBERS, StandardScaler(), columns.numeric))
+    if columns.categorical:
+        parts.append(("categories", "passthrough", columns.categorical))
+    made = ColumnTransformer(parts, verbose_feature_names_out=False)
+    return made.set_output(transform="pandas")
+
+
+def _encode_columns(columns: Columns) -> Any:
     """Encode numbers together and each category separately, so that its features are known."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -106,35 +161,16 @@ def _encode_columns(columns: Columns, fill: bool) -> Any:
     category = Pipeline([("fill", missing), ("encode", encode)])
     parts = [(f"{CATEGORY}{name}", category, [name]) for name in columns.categorical]
     if columns.numeric:
-        numbers = SimpleImputer(strategy="median") if fill else "passthrough"
-        parts.insert(0, ("numbers", numbers, columns.numeric))
+        parts.insert(0, (NUMBERS, SimpleImputer(strategy="median"), columns.numeric))
     return ColumnTransformer(parts, verbose_feature_names_out=False)
 
 
-def category_features(encoder: Pipeline) -> list[NDArray[np.intp]]:
-    """Feature indices of each category in a fitted encoder."""
-    places = getattr(encoder[0], "output_indices_", {})
-    if {"pca", "ica"} & set(encoder.named_steps):
-        return []
-    return [
-        np.arange(place.start, place.stop)
-        for name, place in places.items()
-        if name.startswith(CATEGORY) and place.start < place.stop
-    ]
-
-
-@contextmanager
-def unknown_allowed() -> Iterator[None]:
-    """Silence scikit-learn's warning about unknown categories, which names no column or value."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-        yield
-
-
-def unknown_categories(encoder: Pipeline, X: Any) -> dict[str, list[str]]:
-    """Categories that the encoder has not seen, by column; a missing value is a category."""
-    found: dict[str, list[str]] = {}
-    for name, part, columns in getattr(encoder[0], "transformers_", []):
+def unknown_categories(model: Any, X: Any) -> dict[str, list[Any]]:
+    """Categories that a trained model, perhaps with steps before it, has not seen, by column."""
+    steps = list(model) if isinstance(model, Pipeline) else [model]
+    code = getattr(steps[-1], "columns_", None)
+    found: dict[str, list[Any]] = {} if code is None else code.unknown(X)
+    for name, part, columns in getattr(steps[0], "transformers_", []):
         if name.startswith(CATEGORY):
             known = set(part["encode"].categories_[0])
             new = sorted(set(X[columns[0]].fillna(MISSING)) - known)

@@ -67,17 +67,31 @@ def weigh_blocks(model: Model, holdout: Source) -> Weighting:
     return fit_weighting(log_q.transpose(2, 0, 1), labels, model.log_priors, weights)
 
 
+#: Log densities that stand for those of all reference samples.
+REFERENCES = 1001
+
+
 def _log_densities(model: Model, blocks: Sequence[Prepared], batch: Batch) -> Gathered:
-    """log p(x) of a batch, in the user's units."""
+    """log p(x) of the samples of a batch that lack nothing, in the user's units, and weights."""
     log_q = _likelihoods(blocks, batch).sum(axis=1)
-    pairs = zip(model.blocks, batch.X, strict=True)
-    volumes = sum(block.coordinates.log_volumes(X) for block, X in pairs)
-    return Gathered(((logsumexp(log_q + model.log_priors, axis=1) - volumes,),))
+    volume = sum(block.coordinates.log_volume for block in model.blocks)
+    log_p = logsumexp(log_q + model.log_priors, axis=1) - volume
+    whole = ~np.any([np.isnan(X).any(axis=0) for X in batch.X], axis=0)
+    return Gathered(((log_p[whole], batch.known_weights[whole]),))
 
 
 def reference_log_densities(model: Model, holdout: Source | None) -> FloatArray:
-    """log p(x) of samples that the model was not trained on, sorted; empty if there are none."""
+    """log p(x) of samples that the model was not trained on, sorted; empty if there are none.
+
+    Samples with gaps are left out: a density of fewer features does not compare. Many, or weighted
+    ones, are represented by quantiles.
+    """
     if holdout is None:
         return np.empty(0)
-    (found,) = holdout.fold(partial(_log_densities, model, _ready(model, holdout))).arrays
-    return np.sort(found)
+    found, weights = holdout.fold(partial(_log_densities, model, _ready(model, holdout))).arrays
+    order = np.argsort(found, kind="stable")
+    found, weights = found[order], weights[order]
+    if len(found) <= REFERENCES and (weights == 1.0).all():
+        return found
+    below = np.cumsum(weights) - 0.5 * weights
+    return np.interp(np.linspace(below[0], below[-1], REFERENCES), below, found)

@@ -149,9 +149,8 @@ def initialise(
     if weights is None or means is None or covariances is None:
         made = method.make(Wanted(structure, seen, n_components, rng, means, weights))
         weights = made.weights if weights is None else weights
-        means = made.means
+        means = structure.settle(made.means, np.full(n_components, STARTING_MASS), 1.0)
         covariances = made.covariances if covariances is None else covariances
-    means = structure.settle(means, np.full(len(means), STARTING_MASS), 1.0)
     return Kernels(weights, means, structure.floor(covariances, floor).covariances)
 
 

@@ -47,16 +47,18 @@ class Rows(NamedTuple):
         """What all rows count."""
         return float(self.size if self.weights is None else self.weights.sum())
 
+    @property
+    def counted(self) -> FloatArray:
+        """The weights, also if each row counts as one."""
+        return np.ones(self.size) if self.weights is None else self.weights
+
     def followed_by(self, others: Rows) -> Rows:
         """These and others."""
         if not others.size:
             return self
-        counted = [
-            np.ones(part.size) if part.weights is None else part.weights for part in (self, others)
-        ]
         alike = self.weights is None and others.weights is None
         places = np.concatenate([self.places, others.places])
-        return Rows(places, None if alike else np.concatenate(counted))
+        return Rows(places, None if alike else np.concatenate([self.counted, others.counted]))
 
     def at(self, chosen: NDArray[np.intp] | slice) -> Rows:
         """Some of them."""
@@ -79,7 +81,7 @@ def distinct(X: FloatArray, labels: NDArray[np.intp], weights: FloatArray | None
     counts = counts[np.lexsort((counts, group))]  # sums do not depend on the order of rows
     first = np.flatnonzero(np.append(True, ~twins))
     sums = np.add.reduceat(counts, first)
-    sums /= min(1.0, float(sums.mean()))
+    sums /= min(1.0, float(counts.mean()))
     return Rows(order[first], None if (sums == 1.0).all() else sums)
 
 

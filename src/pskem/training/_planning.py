@@ -51,8 +51,6 @@ MOST_PER_CLASS = 20
 #: Samples of a class from which on it has kernels of its own, where others have no class. Fewer are
 #: too few to start all its kernels from.
 ENOUGH_OF_ONES_OWN = 8
-#: Pseudo-samples of each kernel of categories, which have the frequencies of all kernels together.
-CATEGORY_SMOOTHING = 5.0
 #: Blocks that teach each other the classes of unlabelled samples, and features of each, at least.
 BLOCKS_THAT_TEACH = 3
 FEWEST_THAT_TEACH = 4
@@ -129,25 +127,32 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     known = samples.labels[everyone.places] >= 0
     rows, unlabelled = everyone.at(np.flatnonzero(known)), everyone.at(np.flatnonzero(~known))
     L, M = len(samples.classes), samples.n_numbers
-    # A row that counts often tells no more of a kernel's shape than one that counts once.
-    counts = np.bincount(samples.labels[rows.places], minlength=L)
+    counts = samples.counts(rows)
     shared = unlabelled.size > 0 and np.median(counts) < ENOUGH_OF_ONES_OWN
     start = settings.start or STARTS["em" if shared else "class-kmeans"]
     partition, n_blocks = _arrangement(settings, M, counts, unlabelled.size > 0)
     settings = settings._replace(partition=partition, n_blocks=n_blocks)
-    blocks = _blocks(settings, samples, before, seed, rows) if M else []
+    try:
+        blocks = _blocks(settings, samples, before, seed, rows) if M else []
+    except ValueError as error:
+        raise _for_numbers(error, samples) from None
     structures: list[Structure] = [settings.structure] * len(blocks)
     if samples.levels:
         blocks = [*blocks, np.arange(M, samples.X.shape[1])]
         structures.append(Categorical(samples.levels))
     R = len(blocks)
     if before is None:
-        suggested = [_suggest(start, counts, unlabelled.size, len(features)) for features in blocks]
+        suggested = [
+            _suggest(start, counts, unlabelled.total, len(features)) for features in blocks
+        ]
         if settings.given is not None:
             suggested = given_sizes(settings.given, suggested)
     else:
         suggested = [len(block.kernels.means) for block in before.blocks]
-    n_components = _sizes(settings.n_components, suggested, bool(samples.levels))
+    try:
+        n_components = _sizes(settings.n_components, suggested, bool(samples.levels))
+    except ValueError as error:
+        raise _for_numbers(error, samples) from None
     if before is not None:
         check_unchanged(before, settings, samples.classes, blocks, n_components)
         fixed = fixed_from(before.blocks)
@@ -162,7 +167,8 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         fixed = [Fixed()] * R
     given = check_block_weights(settings.block_weights, R)
     floor = max(float(settings.reg_covar), SMALLEST_FLOOR)
-    diagonal, few = settings.shrinkage.target == "diag", unlabelled.size > 0
+    shrinkage, few = settings.shrinkage, unlabelled.size > 0
+    diagonal = shrinkage.target == "diag"
     refinement, rows, held_out = hold_out(settings, samples, seed, rows, unlabelled.size > 0)
     return Plan(
         structures=structures,
@@ -175,8 +181,13 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         # Starts that leave nothing to chance are all the same.
         n_init=1 if all(part.complete for part in fixed) else settings.n_init,
         regularisers=[
-            Regulariser(floor, _held_back(settings, structure, len(features), few), diagonal)
-            for features, structure in zip(blocks, structures, strict=True)
+            Regulariser(floor, amount, diagonal)
+            for amount in (
+                shrinkage.amount(len(features), few)
+                if structure.standardised
+                else shrinkage.smoothing
+                for features, structure in zip(blocks, structures, strict=True)
+            )
         ],
         block_weights=given if isinstance(given, np.ndarray) else np.ones(R),
         max_iter=settings.max_iter,
@@ -251,6 +262,16 @@ def _arrangement(
     return partition, n_blocks
 
 
+def _for_numbers(error: ValueError, samples: Samples) -> ValueError:
+    """An error about blocks or kernels, in view of the categories that there may be."""
+    if not samples.levels:
+        return error
+    return ValueError(
+        f"{error} n_blocks, partition and n_components are for the {samples.n_numbers} column(s) of"
+        " numbers: categories have a block of their own."
+    )
+
+
 def _sizes(value: Any, suggested: Sequence[int], categories: bool) -> list[int]:
     """Kernels of each block; settings for numbers alone leave those of the categories open."""
     if not categories:
@@ -258,18 +279,12 @@ def _sizes(value: Any, suggested: Sequence[int], categories: bool) -> list[int]:
     listed = np.iterable(value) and not isinstance(value, str)
     if listed and len(value) == len(suggested):
         return check_n_components(value, suggested)
-    numbers = check_n_components(value, suggested[:-1]) if len(suggested) > 1 else []
-    return [*numbers, suggested[-1]]
+    if len(suggested) == 1:  # nothing but categories
+        return check_n_components(value, suggested)
+    return [*check_n_components(value, suggested[:-1]), suggested[-1]]
 
 
-def _held_back(settings: Settings, structure: Structure, m: int, unlabelled: bool) -> float:
-    """Pseudo-samples of each kernel of a block."""
-    if structure.standardised or not isinstance(settings.shrinkage.samples, str):
-        return settings.shrinkage.amount(m, unlabelled)
-    return CATEGORY_SMOOTHING
-
-
-def _suggest(start: StartMethod, counts: NDArray[np.intp], unlabelled: int, m: int) -> int:
+def _suggest(start: StartMethod, counts: NDArray[np.intp], unlabelled: float, m: int) -> int:
     """K for a block of m features, from the samples of each class and the number of those without.
 
     The latter belong to classes as often as those with a class do. Kernels of a class start at

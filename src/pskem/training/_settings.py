@@ -31,6 +31,8 @@ Arrangement = Literal["sequential", "interleaved", "random", "dependence"]
 Partition = Arrangement | Literal["auto"] | list[Any] | tuple[Any, ...]
 ShrinkageTarget = Literal["pooled", "diag"]
 
+#: Pseudo-samples of each kernel of categories.
+CATEGORY_SMOOTHING = 5.0
 #: How much more covariances are shrunk where samples without a class are learnt from.
 UNLABELLED_FACTOR = 3.0
 
@@ -47,14 +49,26 @@ class Shrinkage:
         three times as many where samples without a class are learnt from.
     target : {"diag", "pooled"}, default="diag"
         Psi: the diagonal of the covariance within all kernels together, or all of it.
+    categories : float or "auto", default="auto"
+        Pseudo-samples of each kernel of categories, which have the frequencies of all kernels
+        together. ``"auto"`` is 5, but none where `samples` is 0.
     """
 
     samples: float | Literal["auto"] = "auto"
     target: ShrinkageTarget = "diag"
+    categories: float | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         checks.check_real("shrinkage", self.samples, 0.0, auto=True)
         checks.check_choice("target", self.target, get_args(ShrinkageTarget))
+        checks.check_real("categories", self.categories, 0.0, auto=True)
+
+    @property
+    def smoothing(self) -> float:
+        """Pseudo-samples of each kernel of categories."""
+        if not isinstance(self.categories, str):
+            return float(self.categories)
+        return 0.0 if self.samples == 0.0 else CATEGORY_SMOOTHING
 
     def amount(self, m: int, unlabelled: bool = False) -> float:
         """Pseudo-samples for a block of m features.

@@ -12,7 +12,7 @@ from pskem.structures import FloatArray
 from pskem.training._order import Rows
 from pskem.training._settings import Settings
 
-__all__ = ["Refinement", "Samples", "hold_out", "split"]
+__all__ = ["Refinement", "Samples", "hold_out", "split", "split_rows"]
 
 #: Samples from which on some are held out to choose discriminative passes and to fit weights: a
 #: tenth of fewer chooses by chance, and is missed in the training.
@@ -29,6 +29,7 @@ class Samples(NamedTuple):
     learn_priors : whether samples without a class change the priors
     validation : X, labels and weights of samples to validate on
     weights : (N,), all positive; None if all samples count alike
+    class_weights : (L,), by which the weights have been multiplied
     levels : how many values each categorical column has; their indicators are the last features
     numeric : where the other features stand among the columns of the user; None for where they are
     """
@@ -41,8 +42,18 @@ class Samples(NamedTuple):
     feature_names: Sequence[str] | None = None
     weights: FloatArray | None = None
     learn_priors: bool = False
+    class_weights: FloatArray | None = None
     levels: tuple[int, ...] = ()
     numeric: NDArray[np.intp] | None = None
+
+    def counts(self, rows: Rows) -> NDArray[np.intp]:
+        """Samples of each class among some rows, (L,), whatever the weights of the classes."""
+        L = len(self.classes)
+        labels = self.labels[rows.places]
+        masses: FloatArray = np.bincount(labels, rows.counted, minlength=L).astype(np.float64)
+        if self.class_weights is not None:
+            masses = masses / self.class_weights
+        return np.maximum(1, np.round(masses)).astype(np.intp)
 
     @property
     def n_numbers(self) -> int:
@@ -67,7 +78,7 @@ def hold_out(
     settings: Settings, samples: Samples, seed: int, rows: Rows, unlabelled: bool
 ) -> tuple[Refinement, Rows, Rows]:
     """What to do after EM, rows to train on, and rows to validate on."""
-    N, L = rows.size, len(samples.classes)
+    N, L = float(samples.counts(rows).sum()), len(samples.classes)
     nobody = rows.at(np.zeros(0, dtype=np.intp))
     validated = samples.validation is not None
     asked, weights = settings.early_stopping, settings.block_weights
@@ -83,18 +94,46 @@ def hold_out(
     if validated or not (asked or choose or fit):
         return refinement, rows, nobody
     fraction = settings.validation_fraction
-    kept, held_out = split(samples.labels[rows.places], fraction, L, seed)
-    if len(held_out):
-        return refinement, rows.at(kept), rows.at(held_out)
+    kept, held_out = split_rows(rows, samples.labels[rows.places], fraction, L, seed)
+    if held_out.size:
+        return refinement, kept, held_out
     if asked or (isinstance(weights, str) and weights == "fit"):
         raise ValueError(
-            f"validation_fraction={fraction} of {N} samples leaves none to validate on (every"
+            f"validation_fraction={fraction} of {N:.0f} samples leaves none to validate on (every"
             " class keeps one to train on). Use a larger fraction or more samples, give X_val and"
             " y_val, or set early_stopping=False and block_weights=None."
         )
     if settings.discriminative_iter is None:  # nobody watches
         passes = unwatched
     return Refinement(passes=passes), rows, nobody
+
+
+def split_rows(
+    rows: Rows, labels: NDArray[np.intp], fraction: float, n_classes: int, seed: int
+) -> tuple[Rows, Rows]:
+    """Rows to train on and rows to hold out, both sorted by class.
+
+    A row that counts several times may be held out some of these times: it is as if it stood there
+    as often, each time for itself.
+    """
+    if rows.weights is None:
+        kept, held_out = split(labels, fraction, n_classes, seed)
+        return rows.at(kept), rows.at(held_out)
+    times = np.ceil(rows.weights).astype(np.int64)
+    totals = np.bincount(labels, times, minlength=n_classes).astype(np.intp)
+    rng = np.random.default_rng([seed, 1])
+    taken = np.zeros(rows.size, dtype=np.int64)
+    for j, size in enumerate(_allot(totals, fraction, rng)):
+        own = np.flatnonzero(labels == j)
+        if len(own):
+            taken[own] = rng.multivariate_hypergeometric(times[own], size, method="marginals")
+    parts = []
+    for number in (times - taken, taken):
+        some = np.flatnonzero(number)
+        weights = (rows.weights * number / times)[some]
+        order = np.argsort(labels[some], kind="stable")
+        parts.append(Rows(rows.places[some[order]], weights[order]))
+    return parts[0], parts[1]
 
 
 def split(

@@ -22,6 +22,7 @@ from pskem.tables import (
     TableError,
     align,
     check_output,
+    encode,
     is_named,
     is_text,
     labels_of,
@@ -159,16 +160,16 @@ class Predictor(NamedTuple):
         reasons = np.where(proba.max(axis=1) < caution.min_proba, UNCERTAIN, "")
         if caution.outlier_share is None:
             return reasons
-        with unknown_allowed():
-            inner = self.model[:-1].transform(X) if isinstance(self.model, Pipeline) else X
+        before = self.model[:-1] if isinstance(self.model, Pipeline) else []
+        inner = encode(before, X) if len(before) else X
         try:
             outliers = self._final.is_outlier(inner, caution.outlier_share)
         except ValueError as error:
-            if "held out" not in str(error):
-                raise
+            if "set_reference" not in str(error):
+                raise TableError(str(error)) from None
             raise TableError(
-                "The training held no rows out, so there is nothing to tell outliers by. Train on"
-                " 1,000 rows at least, or with --early-stopping."
+                "There are no rows to tell outliers by: the training held out none, or --priors has"
+                " changed the densities. Train on 1,000 rows with a class at least."
             ) from None
         return np.where(outliers, OUTLIER, reasons)
 
@@ -257,7 +258,7 @@ class Predictor(NamedTuple):
 
     def _proba(self, X: Any) -> NDArray[np.floating]:
         with unknown_allowed():
-            return self.model.predict_proba(X)
+            return np.asarray(self.model.predict_proba(X))
 
     def _tell_unknown(self, X: Any, told: set[tuple[str, str]]) -> None:
         """Warn of categories that the training did not see, once each."""
@@ -269,7 +270,7 @@ class Predictor(NamedTuple):
             if new:
                 warnings.warn(
                     f"The column {name!r} holds {', '.join(map(repr, new[:5]))}, which the training"
-                    " did not see; it counts as a rare value or, if there were none, as the first.",
+                    " did not see; it counts as missing.",
                     UserWarning,
                     stacklevel=2,
                 )

@@ -10,77 +10,21 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pskem.checks import check_boolean, check_n_components
+from pskem.checks import check_boolean
 from pskem.estimators import SharedKernelClassifier
 from pskem.persistence import save
-from pskem.starts import Start
-from pskem.structures import FloatArray
-from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
-from pskem.training import Settings, deal_blocks, draw_seeds, split, suggest_n_components
+from pskem.tables import TableError, encode, fit_encoder, keeps_columns
+from pskem.training import draw_seeds, split
 from pskem.workflow.task import Task
 
-__all__ = ["Trained", "complete", "hold_out", "known_labels", "train"]
-
-#: The floor where there are indicators of categories: a kernel that has seen one category should
-#: not rule out the others.
-CATEGORY_FLOOR = 0.1
+__all__ = ["Trained", "hold_out", "known_labels", "suited", "train"]
 
 
-def complete(
-    classifier: SharedKernelClassifier,
-    encoder: Pipeline,
-    X: FloatArray,
-    y: NDArray[Any],
-    category_floor: float | None = CATEGORY_FLOOR,
-) -> SharedKernelClassifier:
-    """A copy of the classifier with blocks for categories, and a floor that suits them.
-
-    The features of each category make a block with a kernel for each of its values, which all
-    classes share: a table of frequencies. In one block with numbers, kernels would gather around
-    categories, also around those that tell nothing of the class. The settings of blocks and
-    kernels are for the numbers. If there are categories, ``category_floor`` takes the place of the
-    default of ``reg_covar``; None leaves that, too.
-    """
+def suited(classifier: SharedKernelClassifier, task: Task) -> SharedKernelClassifier:
+    """A copy of the classifier that knows which columns of the task are categories."""
+    categories = task.columns.categorical if keeps_columns(task.encoder) else []
     model: SharedKernelClassifier = clone(classifier)
-    categories = category_features(encoder)
-    if not categories:
-        return model
-    if category_floor is not None and model.reg_covar == SharedKernelClassifier().reg_covar:
-        model.set_params(reg_covar=category_floor)
-    if isinstance(model.init, Start):
-        raise TableError(
-            "init=Start(...) gives kernels for features in a fixed order, but categories get blocks"
-            " of their own. Use a start that makes kernels, or leave the categories out."
-        )
-    numbers = np.setdiff1d(np.arange(X.shape[1]), np.concatenate(categories))
-    _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
-    parts: list[NDArray[np.intp]] = []
-    kernels: list[int] = []
-    if len(numbers):
-        (seed,) = draw_seeds(model.random_state)
-        try:
-            dealt = deal_blocks(X[:, numbers], labels, model.n_blocks, model.partition, seed)
-            suggested = [suggest_n_components(counts, len(part)) for part in dealt]
-            kernels = check_n_components(model.n_components, suggested)
-        except ValueError as error:
-            raise TableError(
-                f"{error} n_blocks and n_components are for the {len(numbers):,} numeric"
-                " feature(s): each category has a block of its own, with a kernel for each of its"
-                " values."
-            ) from error
-        parts = [numbers[part] for part in dealt]
-    values = [np.unique(X[:, features], axis=0) for features in categories]
-    blocks = [features.tolist() for features in (*parts, *categories)]
-    return model.set_params(
-        n_blocks="auto",
-        partition=blocks,
-        n_components=[*kernels, *map(len, values)],
-        init=Start(
-            means=[*[None] * len(parts), *values],
-            otherwise="class-kmeans" if model.init == "auto" else model.init,
-            reseed=Settings.parse(model.get_params(deep=False)).reseed,
-        ),
-    )
+    return model.set_params(categorical_features=list(categories) or None)
 
 
 class Trained(NamedTuple):
@@ -92,7 +36,7 @@ class Trained(NamedTuple):
     n_validation: int
     training_accuracy: float
     validation_accuracy: float | None
-    #: Per row, in the units of the encoded features.
+    #: Per row, in the units of what the classifier takes.
     log_likelihood: float
 
     @property
@@ -148,15 +92,12 @@ class Trained(NamedTuple):
 
 
 def train(
-    task: Task,
-    classifier: SharedKernelClassifier,
-    validation_fraction: float = 0.0,
-    category_floor: float | None = CATEGORY_FLOOR,
+    task: Task, classifier: SharedKernelClassifier, validation_fraction: float = 0.0
 ) -> Trained:
     """Train a pipeline on a task, with a part of the rows held out to watch.
 
     The held-out rows are seen by no step, unless ``early_stopping`` is True: then they choose the
-    pass. ``category_floor`` is as for :func:`complete`.
+    pass.
     """
     known = task.labelled
     places, others = np.flatnonzero(known), np.flatnonzero(~known)
@@ -175,18 +116,17 @@ def train(
     weights = trained.weights
     mine = trained.labelled
     y = trained.y
-    model = complete(classifier, encoder, X[mine], known_labels(y[mine]), category_floor)
+    model = suited(classifier, task)
     validation: tuple[Any, ...] = ()
     if len(held_out):
-        with unknown_allowed():
-            X_val = encoder.transform(watched.X)
+        X_val = encode(encoder, watched.X)
         validation = X_val, known_labels(watched.y), watched.weights
     # Rows that choose something can no longer measure it.
     names = ("X_val", "y_val", "sample_weight_val")
     choosing = dict(zip(names, validation, strict=True)) if chooses else {}
     model.fit(X, y, weights, **choosing)
     validated = float(model.score(*validation)) if validation else None
-    X, y = X[mine], known_labels(y[mine])
+    X, y = (X if len(mine) == mine.sum() else X[mine]), known_labels(y[mine])
     weights = None if weights is None else weights[mine]
     accuracy = float(model.score(X, y, weights))
     own = np.arange(len(y)), np.searchsorted(model.classes_, y)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from pskem.estimators import (
     Candidate,
@@ -20,9 +19,9 @@ from pskem.estimators import (
     search,
 )
 from pskem.structures import STRUCTURES
-from pskem.tables import TableError, category_features, fit_encoder, unknown_allowed
+from pskem.tables import TableError, encode, fit_encoder, keeps_columns
 from pskem.workflow.task import Task
-from pskem.workflow.training import complete, hold_out, known_labels
+from pskem.workflow.training import hold_out, known_labels, suited
 
 __all__ = ["Search", "tune"]
 
@@ -31,7 +30,7 @@ MOST_ROWS = 20_000
 FOLDS_SHARE = 0.3
 
 
-def _make_folds(task: Task, n_folds: int, seed: Any, seconds: float) -> list[tuple[Pipeline, Fold]]:
+def _make_folds(task: Task, n_folds: int, seed: Any, seconds: float) -> list[Fold]:
     """Encoded folds, each class in each of them as far as it goes.
 
     The encoder is fitted on the training part of each fold alone. After the first two, folds are
@@ -44,7 +43,7 @@ def _make_folds(task: Task, n_folds: int, seed: Any, seconds: float) -> list[tup
     y = known_labels(task.y[places])
     _, counts = np.unique(y, return_counts=True)
     splitter = StratifiedKFold(min(n_folds, int(counts.min())), shuffle=True, random_state=seed)
-    folds: list[tuple[Pipeline, Fold]] = []
+    folds: list[Fold] = []
     for kept, judged in splitter.split(np.zeros(len(y)), y):
         # Rows without a class can be learnt from, not judged by.
         train, test = np.concatenate([places[kept], others]), places[judged]
@@ -54,11 +53,8 @@ def _make_folds(task: Task, n_folds: int, seed: Any, seconds: float) -> list[tup
             raise TableError("No column varies within a fold; use fewer folds, or more rows.")
         ours, theirs = task.at(train), task.at(test)
         encoder, X = fit_encoder(task.encoder, ours.X)
-        with unknown_allowed():
-            X_test = encoder.transform(theirs.X)
-        labels = known_labels(theirs.y)
-        fold = Fold(X, ours.y, X_test, labels, ours.weights, theirs.weights)
-        folds.append((encoder, fold))
+        X_test, labels = encode(encoder, theirs.X), known_labels(theirs.y)
+        folds.append(Fold(X, ours.y, X_test, labels, ours.weights, theirs.weights))
     return folds
 
 
@@ -95,21 +91,20 @@ def tune(
         _, rows = hold_out(kinds, MOST_ROWS / len(task.y), classifier.random_state)
         task = task.at(rows)
     folds = _make_folds(task, n_folds, classifier.random_state, FOLDS_SHARE * budget)
-    encoder, first = folds[0]
-    n_samples, n_features = first.X.shape
-    n_numbers = n_features - sum(map(len, category_features(encoder)))
+    first = folds[0]
+    n_samples, n_numbers = first.X.shape
+    if keeps_columns(task.encoder):
+        n_numbers = len(task.columns.numeric)
     known = np.array([label is not None for label in first.y], dtype=bool)
     _, counts = np.unique(known_labels(first.y[known]), return_counts=True)
+    grid = [Candidate(len(counts), 1, "full", 1.0)]  # categories alone have nothing to try
     if n_numbers:
         grid = make_candidates(counts, n_numbers, covariance_type=list(STRUCTURES))
-    else:  # categories alone have a kernel for each value
-        grid = [Candidate(1, 1, kind, 1.0) for kind in STRUCTURES]
+    base = suited(classifier, task)
 
     def make(candidate: Candidate) -> Iterator[tuple[SharedKernelClassifier, Fold]]:
-        model = configured(classifier, candidate)
-        for encoder, fold in folds:
-            known = np.array([label is not None for label in fold.y], dtype=bool)
-            yield complete(model, encoder, fold.X[known], known_labels(fold.y[known])), fold
+        for fold in folds:
+            yield configured(base, candidate), fold
 
     trials = search(
         grid,
