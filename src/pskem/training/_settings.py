@@ -32,7 +32,7 @@ Partition = Arrangement | Literal["auto"] | list[Any] | tuple[Any, ...]
 ShrinkageTarget = Literal["pooled", "diag"]
 
 #: Pseudo-samples of each kernel of categories.
-CATEGORY_SMOOTHING = 5.0
+CATEGORY_SMOOTHING = 20.0
 #: How much more covariances are shrunk where samples without a class are learnt from.
 UNLABELLED_FACTOR = 3.0
 
@@ -51,7 +51,7 @@ class Shrinkage:
         Psi: the diagonal of the covariance within all kernels together, or all of it.
     categories : float or "auto", default="auto"
         Pseudo-samples of each kernel of categories, which have the frequencies of all kernels
-        together. ``"auto"`` is 5, but none where `samples` is 0.
+        together. ``"auto"`` is 20, but none where `samples` is 0.
     """
 
     samples: float | Literal["auto"] = "auto"
