@@ -108,7 +108,7 @@ def test_early_stopping_needs_rows_to_validate_on(table):
     task = Task.read(str(table), "species")
     with pytest.raises(TableError, match="Early stopping needs rows"):
         train(task, SharedKernelClassifier(early_stopping=True), 0.0)
-    kept = train(task, plain(early_stopping=True), 0.2)
+    kept = train(task, plain(early_stopping=True, reg_covar=0.1, random_state=0), 0.2)
     scores = kept.classifier.validation_scores_
     assert kept.validation_accuracy == scores.max()
     assert kept.ending == f"pass {scores.argmax() + 1} kept"
