@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from pskem.engine import CHUNK, Mapper, locate
-from pskem.model import Block, Model, draw_categories, draw_places
-from pskem.structures import Categorical, FloatArray, conditional
+from pskem.model import Block, Model
+from pskem.structures import Categorical, FloatArray, Gaussians, conditional, draw_places
 
 __all__ = ["impute"]
 
@@ -26,22 +26,12 @@ def impute(
     block weights, which are for decisions, do not enter. Columns of no block keep their gaps.
     """
     filled = X.copy()
-    rows = np.flatnonzero(np.isnan(X).any(axis=1) | _lacks_category(model, X))
+    rows = np.flatnonzero(model.gaps(X).any(axis=1))
     for low in range(0, len(rows), CHUNK):
         some = rows[low : low + CHUNK]
         known = None if labels is None else labels[some]
         filled[some] = _fill(model, X[some], known, rng, parallel_map)
     return filled
-
-
-def _lacks_category(model: Model, X: FloatArray) -> NDArray[np.bool_]:
-    """Rows in which a categorical column has no value."""
-    found = np.zeros(len(X), dtype=bool)
-    for block in model.blocks:
-        if isinstance(block.structure, Categorical):
-            counts = np.add.reduceat(X[:, block.features], block.structure.starts, axis=1)
-            found |= (counts == 0.0).any(axis=1)
-    return found
 
 
 def _fill(
@@ -89,7 +79,9 @@ def _fill_block(
         if rng is not None:
             roots = np.linalg.cholesky(left)[shares[rows].argmax(axis=1)]
             values += np.einsum("nab,nb->na", roots, rng.standard_normal(values.shape))
-        filled[np.ix_(rows, pattern)] = values * block.scale[pattern] + block.shift[pattern]
+        here = np.ix_(rows, pattern)
+        values = values * block.scale[pattern] + block.shift[pattern]
+        filled[here] = np.where(np.isnan(filled[here]), values, filled[here])
     return filled
 
 
@@ -100,7 +92,10 @@ def _fill_categories(
     rng: np.random.Generator | None,
 ) -> FloatArray:
     """Indicators (n, m), with the most probable value, or a draw, where a column has none."""
-    drawn = probabilities if rng is None else draw_categories(structure, probabilities, rng)
+    drawn = probabilities
+    if rng is not None:
+        kernels = Gaussians(probabilities, np.empty((len(probabilities), 0)))
+        drawn = structure.draw(kernels, np.arange(len(probabilities)), rng)
     columns = []
     pairs = (np.split(part, structure.starts[1:], axis=1) for part in (X, drawn))
     for known, made in zip(*pairs, strict=True):

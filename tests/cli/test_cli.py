@@ -474,7 +474,8 @@ def test_rows_that_get_no_class_say_why(shifted):
         ("class,prior\nx,0.5\ny,0.5\n", "lacks 'z'"),
         ("class,prior\nx,0.5\ny,0.25\nz,0.25\nw,0\n", "names 'w'"),
         ("class,prior\nx,0.5\nx,0.25\nz,0.25\n", "several rows for the class 'x'"),
-        ("class,prior\nx,0.9\ny,0.9\nz,0.9\n", "sum"),
+        ("class,prior\nx,0.9\ny,-0.9\nz,0.9\n", "not negative"),
+        ("class,prior\nx,0\ny,0\nz,0\n", "not all zero"),
         ("kind,prior\nx,1\n", "there is no 'class'"),
     ],
 )
@@ -484,6 +485,17 @@ def test_priors_that_do_not_fit_the_model_are_refused(shifted, content, message,
     assert run(["predict", *given, "--priors", str(shifted / "priors.csv")]) != 0
     assert message in capsys.readouterr().err
     assert not (shifted / "o.csv").exists()
+
+
+def test_priors_of_a_file_are_in_proportion(shifted):
+    proba = []
+    for name, values in [("counts", (30, 10, 20)), ("shares", (0.5, 1 / 6, 1 / 3))]:
+        rows = "".join(f"{c},{v}\n" for c, v in zip("xyz", values, strict=True))
+        (shifted / f"{name}.csv").write_text(f"class,prior\n{rows}")
+        proba.append(predicted(shifted, "--priors", str(shifted / f"{name}.csv"), "--proba"))
+    columns = ["p(x)", "p(y)", "p(z)"]
+    one, other = (frame[columns].to_numpy(dtype=float) for frame in proba)
+    np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 def test_priors_cannot_be_estimated_from_stdin(shifted, capsys):
@@ -496,10 +508,14 @@ def test_outliers_need_rows_that_were_held_out(capsys, tmp_path):
     frame = pd.DataFrame(load_iris().data, columns=list("abcd")).assign(kind=load_iris().target)
     frame.to_csv(small, index=False)
     made = tmp_path / "small.pskem"
-    assert run(["fit", str(small), "-t", "kind", "-o", str(made), "-q"]) == 0
+    given = ["fit", str(small), "-t", "kind", "-o", str(made), "-q", "--validation-fraction"]
+    assert run([*given, "0"]) == 0
     capsys.readouterr()
     assert run(["predict", str(made), str(small), "--outliers", "0.01"]) != 0
     assert "no rows to tell outliers by" in capsys.readouterr().err
+    assert run([*given, "0.2"]) == 0  # which also tell outliers
+    assert run(["predict", str(made), str(small), "--outliers", "0.1"]) == 0
+    assert capsys.readouterr().out.count("outlier") >= 3
 
 
 def test_rows_without_a_class_are_learnt_from_if_asked(tmp_path, rng, capsys):
@@ -513,7 +529,8 @@ def test_rows_without_a_class_are_learnt_from_if_asked(tmp_path, rng, capsys):
         path = tmp_path / f"{name}.pskem"
         assert run(["fit", *given, "-o", str(path), *options]) == 0
         told = capsys.readouterr()
-        assert ("learnt from as well" in told.err) == bool(options)
+        assert ("are there to learn from" in told.err) == bool(options)
+        assert ("rows without a class" in told.out) == bool(options)
         fitted = pskem.load(path)[-1]
         assert fitted.classes_.tolist() == ["x", "y"]
         assert f"{300 if options else 10} to train" in told.out

@@ -140,8 +140,54 @@ def test_too_many_values_are_refused(rng):
     frame = pd.DataFrame({"id": [f"r{i}" for i in range(1500)], "x": rng.standard_normal(1500)})
     with pytest.raises(ValueError, match="'id' has 1,500 different values"):
         SharedKernelClassifier().fit(frame, np.arange(1500) % 2)
-    with pytest.raises(ValueError, match="could not convert"):
+    with pytest.raises(ValueError, match="'id' of X holds 'r0', which is no number"):
         SharedKernelDensity().fit(frame)
+
+
+def test_texts_of_arrow_are_categories(rng):
+    pytest.importorskip("pyarrow")
+    frame, y = mixed(rng, 200)
+    theirs = frame.astype({"colour": "string[pyarrow]", "kind": "string[pyarrow]"})
+    one, other = (SharedKernelClassifier(random_state=0).fit(X, y) for X in (frame, theirs))
+    np.testing.assert_allclose(one.predict_proba(frame), other.predict_proba(theirs))
+
+
+def test_texts_that_are_numbers_are_doubted(rng):
+    y = rng.integers(2, size=60)
+    ages = [str(20 + i) for i in range(59)]
+    frame = pd.DataFrame({"age": [*ages, "?"], "x": rng.standard_normal(60)})
+    with pytest.warns(UserWarning, match=r"'age' holds texts that are numbers, but for '\?'"):
+        SharedKernelClassifier(max_iter=2).fit(frame, y)
+    meant = frame.astype({"age": "category"})
+    assert len(SharedKernelClassifier(max_iter=2).fit(meant, y).columns_.values[0]) == 60
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pd.date_range("2020-01-01", periods=40), "'when' holds dates or times"),
+        (pd.Categorical(pd.date_range("2020-01-01", periods=40)), "kind Timestamp"),
+    ],
+)
+def test_columns_that_mean_nothing_are_refused(rng, column, message):
+    frame = pd.DataFrame({"when": column, "x": rng.standard_normal(40)})
+    with pytest.raises(ValueError, match=message):
+        SharedKernelClassifier().fit(frame, np.arange(40) % 2)
+
+
+def test_a_table_without_any_value_is_refused():
+    frame = pd.DataFrame({"a": pd.array([None] * 4, dtype="string")})
+    with pytest.raises(ValueError, match="no values at all"):
+        SharedKernelClassifier().fit(frame, [0, 1, 0, 1])
+
+
+def test_texts_among_numbers_are_named(rng):
+    frame, y = mixed(rng, 100)
+    model = SharedKernelClassifier(max_iter=2).fit(frame, y)
+    wrong = frame.astype({"x": object})
+    wrong.loc[3, "x"] = "n/a"
+    with pytest.raises(ValueError, match="'x' of X holds 'n/a', which is no number"):
+        model.predict(wrong)
 
 
 def test_categories_alone(rng):
@@ -244,6 +290,7 @@ def test_everything_at_once_has_one_likelihood(rng):
         tol=0,
         max_iter=12,
         discriminative_iter=0,
+        unlabelled_weight=1.0,
         random_state=0,
     )
     last, before = (

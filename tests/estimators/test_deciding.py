@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
@@ -53,6 +54,16 @@ def test_posteriors_change_by_the_ratio_of_the_priors(model, rng):
     np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), rtol=1e-10)
     joint = other.predict_joint_log_proba(X)
     np.testing.assert_array_equal(joint.argmax(axis=1), other.predict_proba(X).argmax(axis=1))
+
+
+def test_priors_by_class(model):
+    names = {0: 0.1, 1: 0.2, 2: 0.7}
+    for given in (names, dict(reversed(names.items())), pd.Series(names)[[2, 0, 1]]):
+        np.testing.assert_allclose(model.with_priors(given).class_prior_, [0.1, 0.2, 0.7])
+    with pytest.raises(ValueError, match=r"priors lacks 2; the classes are \[0, 1, 2\]"):
+        model.with_priors({0: 0.5, 1: 0.5})
+    with pytest.raises(ValueError, match="priors names 'x'"):
+        model.with_priors({"x": 1.0})
 
 
 def test_uniform_priors_and_classes_without_any(model, rng):
@@ -153,14 +164,29 @@ def test_without_samples_that_were_held_out_they_are_asked_for(rng):
         small.is_outlier(X, 2.0)
 
 
-def test_rows_with_gaps_and_other_priors_are_not_compared(model, rng):
+def test_under_other_priors_nothing_is_compared(model, rng):
     X, _ = planted(rng, 50, [0.5, 0.3, 0.2])
-    X[3, 0] = np.nan
-    with pytest.raises(ValueError, match=r"X has gaps.*impute"):
-        model.is_outlier(X)
-    assert len(model.set_reference(X).reference_log_densities_) == 49
     with pytest.raises(ValueError, match="the priors have changed"):
-        model.with_priors("uniform").is_outlier(X[4:])
+        model.with_priors("uniform").is_outlier(X)
+
+
+@pytest.mark.parametrize("where", ["in the rows", "in the reference", "in both"])
+def test_rows_with_gaps_are_outliers_as_often_as_others(model, rng, where):
+    X, _ = planted(rng, 12_000, [0.5, 0.3, 0.2])
+    holes = np.where(rng.random(X.shape) < 0.3, np.nan, X)
+    holes[np.isnan(holes).all(axis=1)] = X[np.isnan(holes).all(axis=1)]
+    reference = X if where == "in the rows" else holes
+    rows = X if where == "in the reference" else holes
+    model.set_reference(reference[:6000])
+    for share in (0.02, 0.1):
+        found = model.is_outlier(rows[6000:], share)
+        assert found.mean() == pytest.approx(share, rel=0.2)
+        some = np.isnan(rows[6000:]).any(axis=1)
+        if some.any():
+            assert found[some].mean() == pytest.approx(share, rel=0.25)
+    assert not model.is_outlier(np.full((1, X.shape[1]), np.nan), 0.1).any()
+    far = np.where(np.isnan(holes[6000:]), np.nan, holes[6000:] + 50.0)
+    assert model.is_outlier(far, 0.1).all()
 
 
 def test_a_second_fit_forgets_the_reference(rng):

@@ -171,7 +171,7 @@ def test_values_that_are_infinite(bad):
         (X, y[:-1], "inconsistent numbers of samples"),
         (X, np.linspace(0, 1, 60), "Unknown label type"),
         (X, None, "requires y to be passed"),
-        ([["a", "b"]] * 60, y, "could not convert"),
+        ([["a", "b"]] * 60, y, "Column 0 of X holds 'a', which is no number"),
     ],
 )
 def test_bad_data(data, labels, message):

@@ -189,6 +189,24 @@ def test_columns_and_rows_without_any_value(labelled, covariance_type):
     assert np.isfinite(density.score_samples(X)).all()
 
 
+@types
+def test_a_column_that_nobody_has_seen_changes_nothing(labelled, covariance_type):
+    X, y = labelled
+    more = np.insert(X, 2, np.nan, axis=1)
+    settings = {"covariance_type": covariance_type, "max_iter": 200, "tol": 1e-12}
+    model = plain(n_components=3, init="class-kmeans", **settings)  # where chance decides nothing
+    one, other = clone(model).fit(X, y), clone(model).fit(more, y)
+    np.testing.assert_allclose(other.score_samples(more), one.score_samples(X), rtol=1e-6)
+    later = np.insert(X, 2, 1e6, axis=1)  # which it now has, and means nothing
+    np.testing.assert_array_equal(other.predict_proba(later), other.predict_proba(more))
+    np.testing.assert_array_equal(other.impute(later), later)
+    assert np.isnan(other.impute(more)[:, 2]).all()
+    assert np.isnan(other.blocks_[0].means[:, 2]).all()
+    # It begins to count once a training sees it.
+    other.set_params(warm_start=True, max_iter=3).fit(np.insert(X, 2, X[:, 0], axis=1), y)
+    assert np.isfinite(other.blocks_[0].means).all()
+
+
 def test_single_precision(gapped):
     X, y = gapped
     model = SharedKernelClassifier(n_components=6, random_state=0, max_iter=20)

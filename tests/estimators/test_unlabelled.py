@@ -161,11 +161,12 @@ def test_few_labels_share_kernels_and_blocks_teach_each_other(rng):
 
 def test_enough_labels_have_kernels_of_their_own(rng):
     X, y = two_views(rng, 600)
-    model = SharedKernelClassifier(random_state=0).fit(X, hide(y, rng, 8))
+    model = SharedKernelClassifier(unlabelled_weight=1.0, random_state=0)
+    model.fit(X, hide(y, rng, 8))
     assert not model.blocks_[0].allowed.all()
     assert len(model.blocks_) == 1  # more samples of a class than features
     many = np.hstack([X, X, X + rng.standard_normal(X.shape)])
-    wide = SharedKernelClassifier(random_state=0).fit(many, hide(y, rng, 8))
+    wide = SharedKernelClassifier(unlabelled_weight=1.0, random_state=0).fit(many, hide(y, rng, 8))
     assert [block.features.tolist() for block in wide.blocks_] == [
         list(range(r, 18, 3)) for r in range(3)
     ]
@@ -186,13 +187,81 @@ def test_with_one_block_a_kernel_takes_the_share_of_its_labels(rng):
     np.testing.assert_allclose(joint / joint.sum(axis=0), [[0.75, 0.25], [0.25, 0.75]], atol=1e-3)
 
 
+def across_clusters(rng, n):
+    """Two classes that one feature tells apart, across two clusters in five others."""
+    y = rng.integers(2, size=n)
+    X = rng.standard_normal((n, 6))
+    X[:, 0] += 2.0 * y
+    X[:, 1:] += 3.0 * rng.integers(2, size=(n, 1))
+    return X, y
+
+
+def test_hidden_labels_tell_whether_other_samples_help(rng):
+    X, y = two_views(rng, 800, distance=4.0)
+    model = SharedKernelClassifier(random_state=0)
+    assert clone(model).fit(X, hide(y, rng, 15)).unlabelled_weight_ == 1.0
+    X, y = across_clusters(rng, 800)
+    labels = hide(y, rng, 20)
+    known = ~np.isnan(labels)
+    model.set_params(n_components=2, covariance_type="diag")
+    found = clone(model).fit(X, labels)
+    assert found.unlabelled_weight_ < 1.0
+    exact = clone(model).set_params(unlabelled_weight=1.0).fit(X, labels)
+    assert found.score(X, y) > exact.score(X, y) + 0.2
+    alone = clone(model).fit(X[known], labels[known])
+    assert alone.unlabelled_weight_ is None
+    nothing = clone(model).set_params(unlabelled_weight=0.0).fit(X, labels)
+    assert nothing.model_.same_kernels(alone.model_)
+
+
+def test_validation_samples_tell_as_well(rng):
+    X, y = across_clusters(rng, 800)
+    labels = hide(y, rng, 5)
+    far = hide(y, np.random.default_rng(1), 100)
+    validating = ~np.isnan(far)
+    given = {"X_val": X[validating], "y_val": y[validating]}
+    model = SharedKernelClassifier(n_components=2, covariance_type="diag", random_state=0)
+    scores = {}
+    for weight in ("auto", 1.0, 0.0):
+        tried = clone(model).set_params(unlabelled_weight=weight)
+        tried.fit(X[~validating], labels[~validating], **given)
+        scores[weight] = tried.score(X[validating], y[validating])
+    assert scores["auto"] > scores[1.0] + 0.1
+    assert scores["auto"] > scores[0.0] - 0.05
+
+
+def test_a_weight_of_two_is_the_sample_twice(rng):
+    X, y = two_views(rng, 300)
+    labels = hide(y, rng, 10)
+    rows = np.repeat(np.arange(300), np.where(np.isnan(labels), 2, 1))
+    model = SharedKernelClassifier(n_blocks=2, max_iter=10, random_state=0)
+    one = clone(model).set_params(unlabelled_weight=2.0).fit(X, labels)
+    other = clone(model).set_params(unlabelled_weight=1.0).fit(X[rows], labels[rows])
+    for a, b in zip(one.blocks_, other.blocks_, strict=True):
+        np.testing.assert_allclose(a.means, b.means, rtol=1e-9)
+    np.testing.assert_allclose(one.joint_log_likelihoods_, other.joint_log_likelihoods_, rtol=1e-9)
+    with pytest.raises(ValueError, match="unlabelled_weight=-1"):
+        clone(model).set_params(unlabelled_weight=-1).fit(X, labels)
+
+
+def test_a_marker_that_stands_for_nothing_is_said(rng):
+    X, y = two_views(rng, 60)
+    with pytest.warns(UserWarning, match="unlabelled=7 stands for no label"):
+        SharedKernelClassifier(unlabelled=7, max_iter=2).fit(X, y)
+
+
 def test_priors_follow_all_samples_unless_they_are_given(rng):
     X, y = two_views(rng, 2000, distance=4.0)
     rare = (y == 0) | (rng.random(2000) < 0.2)
     X, y = X[rare], y[rare]
     labels = hide(y, rng, 20)
     model = SharedKernelClassifier(
-        n_components=4, n_blocks=2, partition="sequential", tol=1e-6, random_state=0
+        unlabelled_weight=1.0,
+        n_components=4,
+        n_blocks=2,
+        partition="sequential",
+        tol=1e-6,
+        random_state=0,
     )
     found = clone(model).fit(X, labels).class_prior_
     np.testing.assert_allclose(found, np.bincount(y) / len(y), atol=0.05)
@@ -259,7 +328,8 @@ def test_weights_and_gaps_among_unlabelled_samples(rng):
 
 def test_many_labels_are_validated_and_refined(rng):
     X, y = two_views(rng, 4000)
-    model = SharedKernelClassifier(n_components=8, n_blocks=2, random_state=0, max_iter=20)
+    settings = {"unlabelled_weight": 1.0, "n_components": 8, "n_blocks": 2, "max_iter": 20}
+    model = SharedKernelClassifier(**settings, random_state=0)
     found = model.fit(X, hide(y, rng, 600))
     assert len(found.discriminative_scores_) > 1
     few = clone(model).fit(X, hide(y, rng, 10))
@@ -298,15 +368,27 @@ def test_validation_data_without_a_class_validate_nothing(rng):
             method(X[:200], hidden)
 
 
-def test_a_search_says_that_it_needs_all_classes(rng):
-    X, y = two_views(rng, 100)
-    marked = np.where(np.arange(100) % 2, -1, y)
-    for estimator, labels in [
-        (None, hide(y, rng, 5)),
-        (SharedKernelClassifier(unlabelled=-1), marked),
-    ]:
-        with pytest.raises(ValueError, match="without a class, which a search does not take"):
-            SharedKernelClassifierCV(estimator).fit(X, labels)
+def test_a_search_learns_from_samples_without_a_class(rng):
+    X, y = two_views(rng, 700)
+    labels = hide(y[:500], rng, 10)
+    known = ~np.isnan(labels)
+    settings = {"n_components": [4, 8], "n_blocks": 2, "time_budget": None, "random_state": 0}
+    member = SharedKernelClassifier(partition="sequential")
+    found = SharedKernelClassifierCV(member, **settings).fit(X[:500], labels)
+    alone = SharedKernelClassifierCV(member, **settings).fit(X[:500][known], labels[known])
+    assert found.best_estimator_.unlabelled_weight_ == found.best_estimator_.unlabelled_weight > 0
+    assert found.score(X[500:], y[500:]) > alone.score(X[500:], y[500:])
+    assert (
+        found.cv_results_["split0_test_score"].shape == alone.cv_results_["rank_test_score"].shape
+    )
+    marked = clone(found).set_params(estimator__unlabelled=-1)
+    marked.fit(X[:500], np.where(known, labels, -1).astype(int))
+    assert marked.model_.same_kernels(found.model_)
+    twice = clone(found).fit(np.repeat(X[:500], 2, axis=0), np.repeat(labels, 2))
+    weighted = clone(found).fit(X[:500], labels, np.full(500, 2.0))
+    np.testing.assert_allclose(weighted.model_.blocks[0].means, twice.model_.blocks[0].means)
+    by_bic = clone(found).set_params(selection="bic").fit(X[:500], labels)
+    assert np.isfinite(by_bic.cv_results_["bic"]).all()
 
 
 def test_callbacks_see_no_invented_labels(rng, monkeypatch):
@@ -316,5 +398,5 @@ def test_callbacks_see_no_invented_labels(rng, monkeypatch):
         lambda estimator, passes, X, y: seen.append(y) or FitTask(estimator, passes, X, y),
     )
     X, y = two_views(rng, 60)
-    SharedKernelClassifier(max_iter=2, tol=0).fit(X, hide(y, rng, 5))
+    SharedKernelClassifier(unlabelled_weight=1.0, max_iter=2, tol=0).fit(X, hide(y, rng, 5))
     assert sum(label is None for label in seen[0]) == 50

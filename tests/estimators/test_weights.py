@@ -220,7 +220,7 @@ def test_class_weights_that_mean_nothing_are_refused(value, message):
     ("weights", "message"),
     [
         (np.ones(3), "sample_weight has 3 entries for 150 samples"),
-        (np.full(150, -1.0), "sample_weight holds -1"),
+        (np.full(150, -1.0), r"sample_weight\[0\] is -1"),
         (np.zeros(150), "zero for all samples"),
         (np.full(150, np.nan), "sample_weight holds NaN"),
         (["a"] * 150, "sample_weight="),

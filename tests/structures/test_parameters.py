@@ -17,7 +17,7 @@ from pskem.engine import (
     serial_map,
     summarise,
 )
-from pskem.structures import STRUCTURES, Gaussians, SecondMoments, conditional, marginal
+from pskem.structures import STRUCTURES, Continuous, Gaussians, SecondMoments, conditional, marginal
 
 SPHERICAL = STRUCTURES["spherical"]
 
@@ -43,7 +43,7 @@ class ShapedVariance:
 
 
 @dataclass(frozen=True)
-class Shaped:
+class Shaped(Continuous):
     """Kernels with covariance v_k diag(shape): spherical after a division by sqrt(shape)."""
 
     shape: tuple[float, ...]
@@ -51,7 +51,6 @@ class Shaped:
     common_scale: ClassVar[bool] = True
     without_phi: ClassVar[None] = None
     separable: ClassVar[None] = None
-    standardised: ClassVar[bool] = True
 
     @property
     def storage(self):

@@ -37,7 +37,6 @@ def fit(
     overwrite: bool,
     validation_fraction: float,
     priors: str,
-    class_weight: str,
     quiet: bool,
     as_json: bool,
     **parameters: Any,
@@ -58,7 +57,6 @@ def fit(
     classifier = SharedKernelClassifier(
         **classifier_settings(parameters),
         priors=None if priors == "frequencies" else priors,
-        class_weight="balanced" if class_weight == "balanced" else None,
         verbose=int(on_terminal() and not quiet),
     )
     start = time.perf_counter()

@@ -82,6 +82,15 @@ set_options = stack(
 target_option = click.option("-t", "--target", help="Class column; not needed for named data sets.")
 model_argument = click.argument("model", type=click.Path())
 
+_DEFAULTS = {**SharedKernelClassifier().get_params(), **FLAT_SETTINGS}
+
+
+def _parameter(name: str, help_: str, kind: Any, *short: str, **more: Any) -> Decorator:
+    """An option for a parameter of the classifier, with the same default."""
+    long = f"--{name.replace('_', '-')}"
+    return click.option(*short, long, type=kind, default=_DEFAULTS[name], help=help_, **more)
+
+
 #: Options of fit and tune.
 learning_options = stack(
     target_option,
@@ -98,9 +107,22 @@ learning_options = stack(
         help="Column that says how often each row counts; it is no feature.",
     ),
     click.option(
+        "--class-weight",
+        type=click.Choice(["equal", "balanced"]),
+        default="equal",
+        callback=lambda ctx, param, value: None if value == "equal" else value,
+        help="Whether all rows count alike, or all classes.",
+    ),
+    click.option(
         "--unlabelled",
         is_flag=True,
         help="Learn from rows without a class as well: the target column may have empty cells.",
+    ),
+    _parameter(
+        "unlabelled_weight",
+        "How often each row without a class counts; auto hides some classes and takes what finds"
+        " them best.",
+        Numbers(float),
     ),
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out; repeatable."),
     click.option(
@@ -127,15 +149,6 @@ learning_options = stack(
     quiet_option,
     as_json,
 )
-
-_DEFAULTS = {**SharedKernelClassifier().get_params(), **FLAT_SETTINGS}
-
-
-def _parameter(name: str, help_: str, kind: Any, *short: str, **more: Any) -> Decorator:
-    """An option for a parameter of the classifier, with the same default."""
-    long = f"--{name.replace('_', '-')}"
-    return click.option(*short, long, type=kind, default=_DEFAULTS[name], help=help_, **more)
-
 
 #: The classifier's parameters, under their own names.
 model_options = stack(
@@ -195,11 +208,5 @@ model_options = stack(
         type=click.Choice(["frequencies", "uniform"]),
         default="frequencies",
         help="Class priors.",
-    ),
-    click.option(
-        "--class-weight",
-        type=click.Choice(["equal", "balanced"]),
-        default="equal",
-        help="Whether all rows count alike, or all classes.",
     ),
 )

@@ -33,7 +33,7 @@ Examples:
     "--priors",
     metavar="uniform|estimate|FILE",
     help="How frequent the classes are in DATA: all alike, estimated from its rows, or as a table"
-    " with the columns class and prior says.  [default: as in the training]",
+    " with the columns class and prior says, in proportion.  [default: as in the training]",
 )
 @click.option(
     "--reject",
@@ -87,8 +87,12 @@ def predict(
         predictor = predictor.with_priors(found)
     elif priors is not None:
         given = "uniform" if priors == "uniform" else priors_of(read_table(priors, text=["class"]))
-        predictor = predictor.with_priors(given)
+        try:
+            predictor = predictor.with_priors(given)
+        except ValueError as error:
+            raise click.UsageError(f"--priors {priors}: {error}") from None
     caution = None
     if reject is not None or outliers is not None:
         caution = Caution(reject or 0.0, outliers)
+    keep = tuple(dict.fromkeys(keep))
     write_parts(predictor.predictions(data, proba, keep, caution, **reading), output)

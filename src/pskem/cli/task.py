@@ -58,6 +58,7 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
     validated = trained.validation_accuracy
     return [
         ("rows", f"{trained.n_train:,} to train, {trained.n_validation:,} to validate"),
+        ("rows without a class", _counted(model.unlabelled_weight_)),
         ("features", f"{model.n_features_in_} in {len(model.blocks_)} block(s)"),
         ("classes", ", ".join(classes)),
         ("kernels", f"{kernels}{floor}"),
@@ -66,6 +67,13 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
         ("training accuracy", percent(trained.training_accuracy)),
         ("validation accuracy", None if validated is None else percent(validated)),
     ]
+
+
+def _counted(weight: float | None) -> str | None:
+    """What rows without a class count, if there were any."""
+    if not weight:
+        return None if weight is None else "left out: without them hidden classes were found better"
+    return "count fully" if weight == 1.0 else f"count {weight:.2g} each"
 
 
 def describe_kernels(model: Any) -> str:

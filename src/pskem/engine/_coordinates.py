@@ -19,7 +19,10 @@ FARTHEST = {np.dtype(np.float64): 1e100, np.dtype(np.float32): 1e12}
 
 
 class Coordinates(NamedTuple):
-    """Standardised coordinates of a block, (x - shift) / scale, with shift and scale (m,)."""
+    """Standardised coordinates of a block, (x - shift) / scale, with shift and scale (m,).
+
+    A feature that no sample had has the shift NaN, so that it is a gap everywhere.
+    """
 
     shift: FloatArray
     scale: FloatArray

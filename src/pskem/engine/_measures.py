@@ -104,7 +104,8 @@ def measure(source: Source, structures: Sequence[Structure] | None = None) -> li
     """Mean and standard deviation of each feature, as the structures of the blocks want it.
 
     Some have one common scale for all features of a block, and some take features as they are. A
-    constant feature has scale 1, and so has one that is missing everywhere.
+    constant feature has scale 1, and so has one that is missing everywhere. The latter has no mean:
+    whatever it is in samples that come later is a gap as well.
     """
     gapped = [patterns is not None for patterns in source.patterns]
     low, high = source.fold(_extremes)
@@ -120,7 +121,7 @@ def measure(source: Source, structures: Sequence[Structure] | None = None) -> li
     for total, unit, counted, a, b in zip(sums, units, masses, low, high, strict=True):
         seen = counted > 0.0
         mean = total / np.where(seen, counted, 1.0) * unit
-        shifts.append(np.where(seen, np.clip(mean, a, b), 0.0).astype(source.dtype))
+        shifts.append(np.where(seen, np.clip(mean, a, b), np.nan).astype(source.dtype))
     squares = source.fold(partial(_squares, gapped, units, shifts)).arrays
     measured = []
     kinds = [None] * len(shifts) if structures is None else structures
@@ -134,7 +135,7 @@ def measure(source: Source, structures: Sequence[Structure] | None = None) -> li
         spread[spread <= 10 * np.finfo(source.dtype).eps * unit] = 0.0
         if structure is not None and structure.common_scale:
             widest = float(spread.max()) or 1.0
-            spread[:] = np.sqrt(np.mean((spread / widest) ** 2)) * widest
+            spread[:] = np.sqrt(np.mean((spread[counted > 0.0] / widest) ** 2)) * widest
         measured.append(Coordinates(shift, np.where(spread > 0.0, spread, 1.0)))
     return measured
 

@@ -32,6 +32,7 @@ from pskem.training import (
     observing,
     reference_log_densities,
     refine,
+    settle_unlabelled,
     train,
     with_callbacks,
 )
@@ -45,6 +46,7 @@ EM_ALONE: Mapping[str, Any] = {
     "block_weights": None,
     "discriminative_iter": 0,
     "early_stopping": False,
+    "unlabelled_weight": 1.0,
 }
 #: The training of Pulford (2022): EM alone from a random start, with uniform class priors.
 PAPER: Mapping[str, Any] = {
@@ -151,6 +153,11 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     unlabelled : label or None, default=None
         What stands for an unknown class in y, besides None and NaN: -1 for those used to
         scikit-learn's semi-supervised classifiers. Samples without a class are learnt from.
+    unlabelled_weight : float or "auto", default="auto"
+        How often each sample without a class counts. ``"auto"`` hides a fifth of the labels at a
+        time and chooses what finds them best: 1, as much for all of them as for all samples with a
+        class, or 0, which leaves them out. They help where classes are clusters, and can do great
+        harm where they are not.
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
         Columns that hold categories: those of texts and categories in a data frame, none, or a
         list of names or places, or a mask. They have a block of their own with categorical
@@ -191,7 +198,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         update).
     joint_log_likelihoods_ : ndarray of shape (n_iter_,)
         The sum over the blocks or, where some classes are not known, log p of all samples with
-        their classes as far as these are known, which is what EM then raises.
+        their classes as far as these are known, which is what EM then raises. Samples count by
+        their weights.
     validation_scores_ : ndarray of shape (n_iter_,)
         Validation accuracy after each pass; empty if nothing was validated.
     best_iter_ : int
@@ -206,6 +214,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     reference_log_densities_ : ndarray
         log p(x) of samples that were held out, sorted: what :meth:`is_outlier` judges by. Empty if
         there were none.
+    unlabelled_weight_ : float or None
+        How often each sample without a class counted; None if there were none.
     columns_ : ColumnCode
         How columns become features, where some of them are categories.
     n_features_in_ : int
@@ -262,6 +272,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         priors: Literal["uniform"] | ArrayLike | None = None,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         unlabelled: Any = None,
+        unlabelled_weight: float | Literal["auto"] = "auto",
         categorical_features: Any = "from_dtype",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
@@ -286,6 +297,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         self.priors = priors
         self.class_weight = class_weight
         self.unlabelled = unlabelled
+        self.unlabelled_weight = unlabelled_weight
         self.categorical_features = categorical_features
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -335,7 +347,10 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
             before = getattr(self, "model_", None) if settings.warm_start else None
             validation = (X_val, y_val, sample_weight_val)
             samples = gather_samples(self, X, y, sample_weight, validation, settings, before)
-            plan = make_plan(settings, samples, before, *draw_seeds(self.random_state))
+            (seed,) = draw_seeds(self.random_state)
+            weight = None if before is None else getattr(self, "unlabelled_weight_", None)
+            settings, samples = settle_unlabelled(settings, samples, seed, weight)
+            plan = make_plan(settings, samples, before, seed)
             y = samples.classes[samples.labels]  # as a callback may want it
             if (samples.labels < 0).any():
                 y = np.where(samples.labels < 0, None, y.astype(object))
@@ -348,7 +363,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
                 run = train(trainer, samples.classes, samples.priors, observers)
                 refined = refine(Refiner(plan, data, parallel_map), run, observers)
                 observers.end(data, run, refined)
-                reference = reference_log_densities(refined.best, data.holdout)
+                unseen = samples.validating(plan.held_out)
+                reference = reference_log_densities(refined.best, unseen, parallel_map)
+        self.unlabelled_weight_ = settings.unlabelled_weight
         self.reference_log_densities_ = reference
         return self._store(run, refined)
 

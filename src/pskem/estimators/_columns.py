@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,15 @@ from sklearn.utils import check_array
 
 from pskem.structures import FloatArray
 
-__all__ = ["ColumnCode", "find_categorical", "is_missing"]
+__all__ = ["ColumnCode", "about_text", "check_frame", "find_categorical", "is_missing"]
 
 #: Values of a categorical column at most: each has a probability in every kernel.
 MOST_VALUES = 1000
 FROM_DTYPE = "from_dtype"
+#: What the values of a categorical column may be.
+SIMPLE = (str, int, float, np.integer, np.floating, np.bool_)
+#: Different values from which on texts that are mostly numbers seem to be meant as numbers.
+MANY_VALUES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +49,15 @@ class ColumnCode:
                     f" column has {MOST_VALUES:,} at most. Leave it out, group its values, or make"
                     " numbers of it."
                 )
+            strange = {type(v).__name__ for v in found if not isinstance(v, SIMPLE)}
+            if strange:
+                raise ValueError(
+                    f"Column {_name(X, place)!r} has categories of the kind {min(strange)}; texts,"
+                    " numbers and booleans are accepted. Make texts of them: astype(str)."
+                )
             values.append(_sorted(found))
+        if not len(numeric) and not any(map(len, values)):
+            raise ValueError("X has no values at all: all its columns are empty categories.")
         seen = [i for i, known in enumerate(values) if len(known)]
         return cls(numeric, categorical[seen], tuple(values[i] for i in seen))
 
@@ -137,7 +150,9 @@ def find_categorical(X: Any, given: Any, names: Sequence[str] | None) -> NDArray
     if isinstance(given, str):
         if given != FROM_DTYPE:
             raise ValueError(f"categorical_features={given!r} is not known. {accepted}")
-        return np.flatnonzero([_is_text(X, place) for place in range(M)])
+        places = np.flatnonzero([_is_text(X, place) for place in range(M)])
+        _doubt(X, places)
+        return places
     listed = np.asarray(given)
     if listed.dtype == bool and listed.shape == (M,):
         return np.flatnonzero(listed)
@@ -172,12 +187,77 @@ def _is_text(X: Any, place: int) -> bool:
     if hasattr(X, "iloc"):  # pandas
         column = X.iloc[:, place]
         kind = str(column.dtype)
-        if kind in ("category", "string", "str"):
+        if kind.startswith(("category", "str", "large_string", "dictionary")):  # also of Arrow
             return True
         return kind == "object" and any(isinstance(value, str) for value in column)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):  # polars
-        return str(X.dtypes[place]).split("(")[0] in ("String", "Utf8", "Categorical", "Enum")
+        return _polars_kind(X, place) in ("String", "Utf8", "Categorical", "Enum")
     return False
+
+
+def _polars_kind(X: Any, place: int) -> str:
+    return str(X.dtypes[place]).split("(")[0]
+
+
+def check_frame(X: Any) -> None:
+    """Refuse data frames with columns that are neither numbers nor categories, by name."""
+    if hasattr(X, "collect") and hasattr(X, "lazy"):
+        raise ValueError("X is a LazyFrame, which holds no rows yet: give X.collect().")
+    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
+        return
+    for place in range(_width(X)):
+        if hasattr(X, "iloc"):
+            kind = str(X.dtypes.iloc[place])
+            dates = kind.startswith(("datetime", "timedelta", "period", "timestamp", "date"))
+        else:
+            kind = _polars_kind(X, place)
+            dates = kind in ("Date", "Datetime", "Duration", "Time")
+        if dates:
+            raise ValueError(
+                f"Column {_name(X, place)!r} holds dates or times ({kind}). Make numbers of it,"
+                " such as days since a day of your choice, or leave it out."
+            )
+
+
+def _doubt(X: Any, places: NDArray[np.intp]) -> None:
+    """Warn of columns of texts that seem to be numbers."""
+    for place in places:
+        if hasattr(X, "iloc") and str(X.iloc[:, place].dtype) == "category":
+            continue
+        if not hasattr(X, "iloc") and _polars_kind(X, place) in ("Categorical", "Enum"):
+            continue
+        found = {value for value in _objects(X, place) if not is_missing(value)}
+        others = sorted(str(value) for value in found if not _is_number(value))
+        if len(found) > MANY_VALUES and len(others) < len(found) / 2:
+            such = f", but for {', '.join(map(repr, others[:3]))}" if others else ""
+            warnings.warn(
+                f"Column {_name(X, place)!r} holds texts that are numbers{such}; they are taken for"
+                " categories. Make numbers of it, for example with pandas.to_numeric(column,"
+                " errors='coerce'), or name it as a category (dtype, categorical_features).",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def about_text(X: Any, code: ColumnCode | None) -> str:
+    """Where X holds a text in place of a number, and what to do about it; empty if nowhere."""
+    for place in range(_width(X)) if code is None else code.numeric:
+        for value in _objects(X, place):
+            if isinstance(value, str) and not _is_number(value):
+                return (
+                    f"Column {_name(X, place)!r} of X holds {value!r}, which is no number. Columns"
+                    " of texts are categories in a data frame, or if categorical_features names"
+                    " them."
+                )
+    return ""
 
 
 def _objects(X: Any, place: int) -> list[Any]:
@@ -186,7 +266,7 @@ def _objects(X: Any, place: int) -> list[Any]:
         return list(X.iloc[:, place].tolist())
     if hasattr(X, "columns"):
         return list(X[X.columns[place]].to_list())
-    return list(np.asarray(X)[:, place].tolist())
+    return list(np.asarray(X, dtype=object)[:, place].tolist())
 
 
 def _name(X: Any, place: int) -> Any:

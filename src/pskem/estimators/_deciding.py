@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from pskem.structures import FloatArray
 
-__all__ = ["OUTLIER", "UNCERTAIN", "Decisions", "estimate_priors"]
+__all__ = ["OUTLIER", "UNCERTAIN", "Decisions", "NoReferenceError", "estimate_priors"]
 
 #: Why no class is named.
 UNCERTAIN = "uncertain"
@@ -34,6 +35,25 @@ class Decisions(NamedTuple):
     def accepted(self) -> NDArray[np.bool_]:
         """Where a class is named, (n,)."""
         return self.reasons == ""
+
+
+class NoReferenceError(ValueError):
+    """There are no samples to tell outliers by."""
+
+
+def by_class(values: Any, classes: NDArray[Any]) -> Any:
+    """Values in the order of the classes, where they are given by class; others as they are."""
+    if hasattr(values, "index") and hasattr(values, "to_dict"):  # a Series
+        values = values.to_dict()
+    if not isinstance(values, Mapping):
+        return values
+    known = classes.tolist()
+    wrong = [name for name in values if name not in known]
+    missing = [name for name in known if name not in values]
+    if wrong or missing:
+        what = f"names {wrong[0]!r}" if wrong else f"lacks {missing[0]!r}"
+        raise ValueError(f"priors {what}; the classes are {known[:20]}. Give a number for each.")
+    return [values[name] for name in known]
 
 
 def estimate_priors(log_posterior: FloatArray, priors: FloatArray) -> FloatArray:

@@ -12,7 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
 from pskem.engine import workers
-from pskem.estimators._input import accept, all_or_nothing, counted_rows, validated
+from pskem.estimators._input import (
+    accept,
+    all_or_nothing,
+    checked_weights,
+    counted_rows,
+    validated,
+)
 from pskem.estimators._prediction import FittedModel
 from pskem.structures import FloatArray
 from pskem.training import (
@@ -193,7 +199,9 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         -------
         score : float
         """
-        return float(np.average(self.score_samples(X), weights=sample_weight))
+        found = self.score_samples(X)
+        weights = None if sample_weight is None else checked_weights(sample_weight, len(found))
+        return float(np.average(found, weights=weights))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Posterior probabilities of the kernels, w_nk.

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -113,7 +113,9 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         self : PartitionEnsemble
         """
         members = self._members()
-        for member in members:
+        for i, member in enumerate(members):
+            if i and members[0].unlabelled_weight_ is not None:  # chosen once for all
+                member.set_params(unlabelled_weight=members[0].unlabelled_weight_)
             member.fit(
                 X,
                 y,
@@ -166,7 +168,9 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
 
     @property
     def class_prior_(self) -> FloatArray:
-        return self.estimators_[0].class_prior_
+        with np.errstate(divide="ignore"):
+            logs = np.log([member.class_prior_ for member in self.estimators_])
+        return softmax(logs.mean(axis=0))
 
     def _shifted(self, priors: FloatArray) -> Self:
         other = copy(self)

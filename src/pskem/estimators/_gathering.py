@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 
 from pskem import checks
 from pskem.estimators._input import accept_labelled, counted_rows
 from pskem.model import Model
 from pskem.structures import FloatArray
-from pskem.training import Samples, Settings
+from pskem.training import Samples, Settings, draw_seeds, settle_unlabelled
 
-__all__ = ["gather_samples"]
+__all__ = ["gather_samples", "unlabelled_weight"]
 
 
 def gather_samples(
@@ -55,6 +56,15 @@ def gather_samples(
     return made._replace(
         feature_names=code.names(columns), levels=code.levels, numeric=code.numeric
     )
+
+
+def unlabelled_weight(classifier: Any, X: Any, y: Any, sample_weight: Any) -> float | None:
+    """How much each sample without a class would count in a fit; None if there are none."""
+    tried = clone(classifier)
+    settings = Settings.parse(tried.get_params(deep=False))
+    samples = gather_samples(tried, X, y, sample_weight, (None, None, None), settings, None)
+    settled, _ = settle_unlabelled(settings, samples, *draw_seeds(tried.random_state))
+    return settled.unlabelled_weight
 
 
 def _validation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,10 +12,24 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, validate_data
 
 from pskem import checks
-from pskem.estimators._columns import ColumnCode, find_categorical, is_missing
+from pskem.estimators._columns import (
+    ColumnCode,
+    about_text,
+    check_frame,
+    find_categorical,
+    is_missing,
+)
 from pskem.structures import FloatArray
 
-__all__ = ["TakesGaps", "accept", "accept_labelled", "all_or_nothing", "counted_rows", "validated"]
+__all__ = [
+    "TakesGaps",
+    "accept",
+    "accept_labelled",
+    "all_or_nothing",
+    "checked_weights",
+    "counted_rows",
+    "validated",
+]
 
 
 def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
@@ -23,6 +38,18 @@ def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     With ``reset`` the estimator learns the number and the names of the columns, and which of them
     are categories; without, they must be as it knows them.
     """
+    check_frame(X)
+    try:
+        return _accept(estimator, X, *y, reset=reset)
+    except ValueError as error:
+        code = getattr(estimator, "columns_", None)
+        reason = about_text(X, code) if "could not convert string" in str(error) else ""
+        if not reason:
+            raise
+        raise ValueError(reason) from None
+
+
+def _accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     code = _column_code(estimator, X, reset)
     if code is not None:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -108,6 +135,12 @@ def accept_labelled(
     if y is not None and (marker is not None or not complete):
         values = _label_objects(y)
     gaps = None if values is None else _unlabelled(values, marker)
+    if reset and marker is not None and gaps is not None and not gaps.any():
+        warnings.warn(
+            f"unlabelled={marker!r} stands for no label in y; all samples have a class.",
+            UserWarning,
+            stacklevel=2,
+        )
     if values is None or gaps is None or not gaps.any():
         return *accept(estimator, X, y, reset=reset), None
     X = accept(estimator, X, reset=reset)
@@ -130,17 +163,26 @@ def validated(estimator: Any, X: Any) -> FloatArray:
     return checked
 
 
+def checked_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> FloatArray:
+    """Weights of n samples, (n,)."""
+    if np.asarray(sample_weight).ndim == 0:
+        raise ValueError(f"{name}={sample_weight!r} must be an array with one weight per sample.")
+    weights = checks.numbers(name, column_or_1d(sample_weight))
+    if len(weights) != n:
+        raise ValueError(f"{name} has {len(weights)} entries for {n} samples; give one each.")
+    if (weights < 0.0).any():
+        row = int(weights.argmin())
+        raise ValueError(f"{name}[{row}] is {weights[row]:g}; weights must not be negative.")
+    return weights
+
+
 def counted_rows(
     X: FloatArray, y: NDArray[Any], sample_weight: Any, name: str = "sample_weight"
 ) -> tuple[FloatArray, NDArray[Any], FloatArray | None]:
     """Validated samples with their weights, without those that have none."""
     if sample_weight is None:
         return X, y, None
-    weights = checks.numbers(name, column_or_1d(sample_weight))
-    if len(weights) != len(X):
-        raise ValueError(f"{name} has {len(weights)} entries for {len(X)} samples; give one each.")
-    if (weights < 0.0).any():
-        raise ValueError(f"{name} holds {weights.min():g}; weights must not be negative.")
+    weights = checked_weights(sample_weight, len(X), name)
     kept = weights > 0.0
     if not kept.any():
         raise ValueError(f"{name} is zero for all samples; at least one must count.")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
-from pskem.estimators._deciding import Decisions, decide, estimate_priors
+from pskem.estimators._deciding import Decisions, by_class, decide, estimate_priors
 from pskem.estimators._input import TakesGaps
 from pskem.structures import FloatArray
 
@@ -106,7 +106,8 @@ class PosteriorMixin(TakesGaps):
 
         Parameters
         ----------
-        priors : "uniform" or array-like of shape (n_classes,)
+        priors : "uniform", array-like of shape (n_classes,), dict or Series
+            In the order of `classes_`, or by class.
 
         Returns
         -------
@@ -116,7 +117,8 @@ class PosteriorMixin(TakesGaps):
         check_is_fitted(self)
         if priors is None:
             raise ValueError("priors=None: give 'uniform', or one number per class.")
-        return self._shifted(checks.check_prior(priors, self.class_prior_))
+        listed = by_class(priors, self.classes_)
+        return self._shifted(checks.check_prior(listed, self.class_prior_))
 
     def _shifted(self, priors: FloatArray) -> Self:
         raise NotImplementedError

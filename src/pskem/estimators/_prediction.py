@@ -12,12 +12,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._columns import is_missing
-from pskem.estimators._input import TakesGaps, validated
+from pskem.estimators._deciding import NoReferenceError
+from pskem.estimators._input import TakesGaps, checked_weights, validated
 from pskem.estimators._posterior import PosteriorMixin
 from pskem.imputation import impute
 from pskem.model import HELD, Block, InformationCriteria, Model
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
+from pskem.typicality import comparable_log_density
 
 __all__ = ["FittedModel", "ModelPredictor"]
 
@@ -55,7 +57,8 @@ class FittedModel(TakesGaps):
 
         The reference are log densities of samples that the model was not trained on: those that
         the fit held out (from 1,000 samples on, with discriminative passes, or if
-        `early_stopping` asks for it) or validated on, or those of :meth:`set_reference`.
+        `early_stopping` asks for it) or validated on, or those of :meth:`set_reference`. Samples
+        with gaps are compared by what is usual of the features that they have.
 
         Parameters
         ----------
@@ -71,17 +74,17 @@ class FittedModel(TakesGaps):
         checks.check_real("share", share, 0.0, 1.0)
         reference = getattr(self, "reference_log_densities_", np.empty(0))
         if not len(reference):
-            raise ValueError(
+            raise NoReferenceError(
                 "There are no reference samples to tell outliers by: none were held out in the fit,"
                 " or the priors have changed since. Give some that the model was not trained on:"
                 " set_reference(X)."
             )
-        if np.isnan(validated(self, X)).any():
-            raise ValueError(
-                "X has gaps, and the density of fewer features does not compare with that of all."
-                " Fill them, for instance by impute(X), or leave these rows out."
-            )
-        return self.score_samples(X) < np.quantile(reference, share)
+        return self._comparable(X) < np.quantile(reference, share)
+
+    def _comparable(self, X: Any) -> FloatArray:
+        X = validated(self, X)
+        with workers(self.n_jobs) as parallel_map:
+            return comparable_log_density(self.model_, X, parallel_map)
 
     def set_reference(self, X: Any) -> Self:
         """Set the samples by which :meth:`is_outlier` judges.
@@ -89,15 +92,13 @@ class FittedModel(TakesGaps):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples that the model was not trained on; those with gaps are left out.
+            Samples that the model was not trained on.
 
         Returns
         -------
         self : estimator
         """
-        log_densities = self.score_samples(X)
-        whole = ~np.isnan(validated(self, X)).any(axis=1)
-        self.reference_log_densities_ = np.sort(log_densities[whole])
+        self.reference_log_densities_ = np.sort(self._comparable(X))
         return self
 
     def impute(
@@ -149,8 +150,8 @@ class FittedModel(TakesGaps):
 
     def _criteria(self, X: Any, y: Any, sample_weight: Any) -> InformationCriteria:
         log_likelihood = self._log_likelihood(X, y)
-        everyone = np.ones(len(log_likelihood)) if sample_weight is None else sample_weight
-        weights = checks.numbers("sample_weight", column_or_1d(everyone))
+        n = len(log_likelihood)
+        weights = np.ones(n) if sample_weight is None else checked_weights(sample_weight, n)
         return self.model_.criteria(float(weights @ log_likelihood), float(weights.sum()))
 
     def aic(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:

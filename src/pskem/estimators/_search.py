@@ -14,7 +14,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from pskem import checks
 from pskem.blocks import partition_features
 from pskem.estimators._classifier import SharedKernelClassifier
-from pskem.estimators._input import accept_labelled, all_or_nothing, counted_rows
+from pskem.estimators._gathering import unlabelled_weight
+from pskem.estimators._input import (
+    accept_labelled,
+    all_or_nothing,
+    checked_weights,
+    counted_rows,
+)
 from pskem.estimators._prediction import ModelPredictor
 from pskem.estimators._selection import (
     SHRINKAGE_FACTORS,
@@ -28,7 +34,15 @@ from pskem.estimators._selection import (
     search,
 )
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import CovarianceType, Rows, canonical_order, distinct, draw_seeds, split
+from pskem.training import (
+    CovarianceType,
+    Rows,
+    canonical_order,
+    distinct,
+    draw_seeds,
+    representative,
+    split,
+)
 
 __all__ = ["SharedKernelClassifierCV"]
 
@@ -144,6 +158,8 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
+            Samples without a class, as for :class:`SharedKernelClassifier`, are in the training
+            part of every fold; how much they count is chosen once, before the search.
         sample_weight : array-like of shape (n_samples,), default=None
             How often each sample counts, in training and in judging.
 
@@ -156,20 +172,21 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             given = X, y
             marker = None if self.estimator is None else self.estimator.unlabelled
             X, y, labelled = accept_labelled(self, X, y, marker, reset=True)
-            if labelled is not None:
-                raise ValueError(
-                    f"y has {int((~labelled).sum())} sample(s) without a class, which a search does"
-                    " not take yet: leave them out, or fit SharedKernelClassifier itself."
-                )
             check_classification_targets(y)
             (seed,) = draw_seeds(self.random_state)
             base = self._base(seed)
-            tried, code = base, getattr(self, "columns_", None)
+            if labelled is not None:  # how much such samples count is not searched for each time
+                base.set_params(unlabelled_weight=unlabelled_weight(base, *given, sample_weight))
+            tried, code = clone(base).set_params(unlabelled=None), getattr(self, "columns_", None)
             n_numbers = X.shape[1]
             if code is not None:  # trials see numbers for the values of categories
                 X, n_numbers = code.ordinal(given[0]), len(code.numeric)
-                tried = clone(base).set_params(categorical_features=code.categorical.tolist())
-            X, y, rows = self._rows(X, y, sample_weight, seed)
+                tried.set_params(categorical_features=code.categorical.tolist())
+            spare = self._spare(X, labelled, sample_weight, base.unlabelled_weight == 0.0)
+            if labelled is not None:
+                X = X[labelled]
+            weights = _part(sample_weight, labelled)
+            X, y, rows = self._rows(X, y, weights, seed)
             counts = np.unique(y[rows.places], return_counts=True)[1]
             candidates = make_candidates(
                 counts,
@@ -186,7 +203,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             trials = search(
                 candidates,
                 lambda candidate: candidate.cost(rows.size, X.shape[1]),
-                self._attempt(tried, X, y, rows, seed),
+                self._attempt(tried, X, y, rows, spare, seed),
                 np.inf if self.time_budget is None else float(self.time_budget),
                 self._report,
             )
@@ -201,6 +218,11 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         self.model_ = model.model_
         self.reference_log_densities_ = model.reference_log_densities_
         return self
+
+    def _shifted(self, priors: FloatArray) -> Self:
+        other = super()._shifted(priors)
+        other.best_estimator_ = self.best_estimator_.with_priors(priors)
+        return other
 
     def _check_parameters(self) -> None:
         checks.check_choice("selection", self.selection, ["validation", "bic"])
@@ -253,7 +275,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             order = np.arange(rows.size)
         else:
             labels = np.unique(y, return_inverse=True)[1]
-            weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+            weights = None if sample_weight is None else checked_weights(sample_weight, len(y))
             rows = Rows(np.arange(len(y)), weights)
             order = canonical_order(X, labels)
         if rows.size > self.max_samples:
@@ -263,13 +285,31 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             rows = rows.at(_with_rare(order[some], labels, counts))
         return X, y, rows
 
+    def _spare(
+        self, X: FloatArray, labelled: NDArray[np.bool_] | None, sample_weight: Any, ignored: bool
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Samples without a class, and their weights, for the training part of every fold."""
+        if labelled is None or ignored:
+            return X[:0], None
+        weights = _part(sample_weight, ~labelled)
+        X, nobody, weights = counted_rows(X[~labelled], np.zeros((~labelled).sum(), int), weights)
+        rows = distinct(X, nobody, weights)
+        rows = rows.at(representative(np.arange(rows.size), self.max_samples))
+        return X[rows.places], rows.weights
+
     def _attempt(
-        self, base: SharedKernelClassifier, X: FloatArray, y: NDArray[Any], rows: Rows, seed: int
+        self,
+        base: SharedKernelClassifier,
+        X: FloatArray,
+        y: NDArray[Any],
+        rows: Rows,
+        spare: tuple[FloatArray, FloatArray | None],
+        seed: int,
     ) -> Callable[[Candidate], Trial]:
         def fold(train: Any, test: Any) -> Fold:
             one, two = rows.at(train), rows.at(test)
             parts = (X[one.places], y[one.places], X[two.places], y[two.places])
-            return Fold(*parts, one.weights, two.weights)
+            return Fold(*parts, one.weights, two.weights).joined_by(*spare)
 
         if self.selection == "bic":
             everything = slice(None)
@@ -310,6 +350,13 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         if self.verbose:
             settings = ", ".join(f"{k}={v}" for k, v in trial.candidate._asdict().items())
             print(f"{settings}: {trial.merit[0]:.4f} in {trial.seconds:.1f} s, {left} left")
+
+
+def _part(sample_weight: Any, chosen: NDArray[np.bool_] | None) -> Any:
+    """Weights of some samples, if there are weights."""
+    if sample_weight is None or chosen is None:
+        return sample_weight
+    return checked_weights(sample_weight, len(chosen))[chosen]
 
 
 def _results(trials: Sequence[Trial]) -> dict[str, Any]:

@@ -131,7 +131,10 @@ class Trial(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Samples to train on and samples to judge by, with their weights if they have any."""
+    """Samples to train on, some without a class perhaps, and samples to judge by.
+
+    Both with their weights, if they have any.
+    """
 
     X: FloatArray
     y: NDArray[Any]
@@ -139,6 +142,17 @@ class Fold(NamedTuple):
     y_test: NDArray[Any]
     weights: FloatArray | None = None
     weights_test: FloatArray | None = None
+
+    def joined_by(self, X: FloatArray, weights: FloatArray | None) -> Fold:
+        """With more samples to train on, whose classes nobody knows."""
+        if not len(X):
+            return self
+        y = np.concatenate([self.y.astype(object), np.full(len(X), None)])
+        both = None
+        if self.weights is not None or weights is not None:
+            own = np.ones(len(self.X)) if self.weights is None else self.weights
+            both = np.concatenate([own, np.ones(len(X)) if weights is None else weights])
+        return self._replace(X=np.vstack([self.X, X]), y=y, weights=both)
 
 
 def _judge(model: SharedKernelClassifier, fold: Fold) -> tuple[float, float]:
@@ -181,7 +195,7 @@ def by_bic(make: Maker) -> Callable[[Candidate], Trial]:
         ((model, fold),) = make(candidate)
         model.set_params(discriminative_iter=0, block_weights=None, early_stopping=False)
         judged = np.array([_judge(model, fold)])
-        bic = model.bic(fold.X, fold.y, fold.weights)
+        bic = model.bic(fold.X_test, fold.y_test, fold.weights_test)
         return Trial(candidate, judged[:, 0], judged[:, 1], bic, time.monotonic() - start)
 
     return attempt

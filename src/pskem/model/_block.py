@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine import Coordinates, Kernels, Prepared, locate, prepare
-from pskem.structures import Categorical, FloatArray, Structure, marginal
+from pskem.structures import FloatArray, Gaussians, Structure, marginal
 
-__all__ = ["Block", "draw_categories", "draw_places"]
+__all__ = ["Block"]
 
 
 def frozen(array: Any) -> NDArray[Any]:
@@ -128,15 +128,13 @@ class Block:
         local = locate(X, self.features, self.coordinates)
         return prepared.log_densities(local) - self.coordinates.log_volumes(local)
 
+    def gaps(self, X: FloatArray) -> NDArray[np.bool_]:
+        """Where rows of X (n, M) lack features of the block, (n, m)."""
+        return self.structure.absent(X[:, self.features] - self.shift)
+
     def draw(self, kernels: NDArray[np.intp], rng: np.random.Generator) -> FloatArray:
         """A sample of each of these kernels, (n, m), in the units of X."""
-        n, means = len(kernels), self.means
-        if isinstance(self.structure, Categorical):
-            return draw_categories(self.structure, means[kernels], rng)
-        factors = np.linalg.cholesky(self.dense_covariances)
-        noise = rng.standard_normal((n, means.shape[1]))
-        drawn: FloatArray = means[kernels] + np.einsum("nab,nb->na", factors[kernels], noise)
-        return drawn
+        return self.structure.draw(Gaussians(self.means, self.covariances), kernels, rng)
 
     def marginal(self, observed: NDArray[np.bool_]) -> Block:
         """The block of some of its features, (m,)."""
@@ -148,20 +146,3 @@ class Block:
             coordinates=Coordinates(self.shift[observed], self.scale[observed]),
             structure=structure,
         )
-
-
-def draw_places(shares: FloatArray, rng: np.random.Generator) -> NDArray[np.intp]:
-    """One column for each row of shares (n, K), which sum to one."""
-    cumulative = np.cumsum(shares, axis=1)
-    places: NDArray[np.intp] = (
-        rng.random((len(shares), 1)) * cumulative[:, -1:] >= cumulative
-    ).sum(axis=1)
-    return places
-
-
-def draw_categories(
-    structure: Categorical, probabilities: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """Indicators (n, m) of values that are drawn for each column."""
-    parts = np.split(probabilities, structure.starts[1:], axis=1)
-    return np.hstack([np.eye(part.shape[1])[draw_places(part, rng)] for part in parts])

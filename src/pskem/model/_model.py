@@ -23,8 +23,8 @@ from pskem.engine import (
     serial_map,
     softmax_in_place,
 )
-from pskem.model._block import Block, draw_places, frozen
-from pskem.structures import STRUCTURES, FloatArray, Structure
+from pskem.model._block import Block, frozen
+from pskem.structures import STRUCTURES, FloatArray, Structure, draw_places
 
 __all__ = ["HELD", "InformationCriteria", "Model", "shared_proportion"]
 
@@ -153,9 +153,10 @@ class Model:
         self, X: FloatArray, see: Callable[[int, slice, FloatArray], None], parallel_map: Mapper
     ) -> None:
         """Show log N(x_n; mu_k, P_k), (K, n), of each block and some rows of X at a time."""
-        gapped = bool(np.isnan(X).any())
+        gapped = bool(np.isnan(X).any()) or any(np.isnan(b.shift).any() for b in self.blocks)
         patterns = (
-            distinct_patterns(X[:, block.features].T) if gapped else None for block in self.blocks
+            distinct_patterns((X[:, block.features] - block.shift).T) if gapped else None
+            for block in self.blocks
         )
         pairs = zip(self.blocks, patterns, strict=True)
         prepared = [block.prepared(X.dtype, seen) for block, seen in pairs]
@@ -166,6 +167,27 @@ class Model:
 
         tasks = product(range(len(self.blocks)), range(0, len(X), CHUNK))
         parallel_map(show, *zip(*tasks, strict=True))
+
+    def gaps(self, X: FloatArray) -> NDArray[np.bool_]:
+        """Where rows of X (n, M) lack what the model knows of; nowhere in columns of no block."""
+        gaps = np.zeros(X.shape, dtype=bool)
+        for block in self.blocks:
+            gaps[:, block.features] = block.gaps(X)
+        return gaps
+
+    def unseen(self, n_features: int) -> NDArray[np.bool_]:
+        """Columns that no sample of the training had a value in, (n_features,)."""
+        unseen = np.zeros(n_features, dtype=bool)
+        for block in self.blocks:
+            unseen[block.features] = np.isnan(block.shift)
+        return unseen
+
+    def without(self, X: FloatArray, missing: NDArray[np.bool_]) -> FloatArray:
+        """Rows of X (n, M) with gaps in some columns, (M,)."""
+        left = X.copy()
+        for block in self.blocks:
+            left[:, block.features[missing[block.features]]] = block.structure.gap
+        return left
 
     def log_posterior(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
         """log p(c=j|x_n): (N, L)."""

@@ -14,7 +14,7 @@ Everything here works in standardised coordinates, features first: X is (m, n), 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ __all__ = [
     "COLLAPSED",
     "LOG_2PI",
     "Conditional",
+    "Continuous",
     "FloatArray",
     "Floored",
     "Gaussians",
@@ -157,6 +158,26 @@ class Storage(Protocol):
         ...
 
 
+class Continuous:
+    """What families of Gaussian kernels have in common."""
+
+    storage: ClassVar[Any]
+    standardised: ClassVar[bool] = True
+    gap: ClassVar[float] = np.nan
+
+    def absent(self, X: FloatArray) -> NDArray[np.bool_]:
+        return np.isnan(X)
+
+    def draw(
+        self, gaussians: Gaussians, kernels: NDArray[np.intp], rng: np.random.Generator
+    ) -> FloatArray:
+        means, covariances = gaussians
+        factors = np.linalg.cholesky(self.storage.dense(covariances, *means.shape))
+        noise = rng.standard_normal((len(kernels), means.shape[1]))
+        drawn: FloatArray = means[kernels] + np.einsum("nab,nb->na", factors[kernels], noise)
+        return drawn
+
+
 class Structure(Protocol):
     """The algebra of a family of kernels.
 
@@ -191,6 +212,21 @@ class Structure(Protocol):
     @property
     def separable(self) -> Separable | None:
         """Covariances as variances, where features are uncorrelated within a kernel."""
+        ...
+
+    @property
+    def gap(self) -> float:
+        """What stands for a feature that is missing."""
+        ...
+
+    def absent(self, X: FloatArray) -> NDArray[np.bool_]:
+        """Where features of samples (n, m) are missing."""
+        ...
+
+    def draw(
+        self, gaussians: Gaussians, kernels: NDArray[np.intp], rng: np.random.Generator
+    ) -> FloatArray:
+        """A sample of each of these kernels, (n, m)."""
         ...
 
     def restrict(self, observed: NDArray[np.bool_]) -> Structure:

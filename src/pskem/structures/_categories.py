@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.structures._base import FloatArray, Floored, Natural, SecondMoments
+from pskem.structures._base import FloatArray, Floored, Gaussians, Natural, SecondMoments
 
-__all__ = ["Categorical"]
+__all__ = ["Categorical", "draw_places"]
 
 #: No category of a kernel is less probable than this, where nothing smooths: log 0 would be final.
 SMALLEST = 1e-10
@@ -64,6 +64,7 @@ class Categorical:
     without_phi: ClassVar[None] = None
     separable: ClassVar[None] = None
     standardised: ClassVar[bool] = False
+    gap: ClassVar[float] = 0.0
 
     @property
     def storage(self) -> Nothing:
@@ -73,6 +74,16 @@ class Categorical:
     def starts(self) -> NDArray[np.intp]:
         """Where the indicators of each column begin."""
         return np.cumsum((0, *self.levels[:-1])).astype(np.intp)
+
+    def absent(self, X: FloatArray) -> NDArray[np.bool_]:
+        """Where no value of a column is there."""
+        return self._totals(X) == 0.0
+
+    def draw(
+        self, gaussians: Gaussians, kernels: NDArray[np.intp], rng: np.random.Generator
+    ) -> FloatArray:
+        parts = np.split(gaussians.means[kernels], self.starts[1:], axis=1)
+        return np.hstack([np.eye(part.shape[1])[draw_places(part, rng)] for part in parts])
 
     def restrict(self, observed: NDArray[np.bool_]) -> Categorical:
         kept = np.add.reduceat(observed, self.starts, dtype=np.intp)
@@ -121,3 +132,12 @@ class Categorical:
         """Sums over the values of each column, repeated for each of them, along the last axis."""
         sums = np.add.reduceat(values, self.starts, axis=-1)
         return np.repeat(sums, self.levels, axis=-1)
+
+
+def draw_places(shares: FloatArray, rng: np.random.Generator) -> NDArray[np.intp]:
+    """One column for each row of shares (n, K), which sum to one."""
+    cumulative = np.cumsum(shares, axis=1)
+    places: NDArray[np.intp] = (
+        rng.random((len(shares), 1)) * cumulative[:, -1:] >= cumulative
+    ).sum(axis=1)
+    return places

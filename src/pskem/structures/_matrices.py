@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pskem.structures._base import (
     COLLAPSED,
     LOG_2PI,
+    Continuous,
     FloatArray,
     Floored,
     Natural,
@@ -96,11 +97,10 @@ class QuadraticForms:
 
 
 @dataclass(frozen=True)
-class Full:
+class Full(Continuous):
     """Every kernel has its own covariance matrix (SKEM). phi = [x_a x_b for a <= b, x]."""
 
     name: ClassVar[str] = "full"
-    standardised: ClassVar[bool] = True
     common_scale: ClassVar[bool] = False
     storage: ClassVar[Matrices] = Matrices()
     without_phi: ClassVar[WithoutPhi] = QuadraticForms()
@@ -163,7 +163,7 @@ class Full:
 
 
 @dataclass(frozen=True)
-class Tied:
+class Tied(Continuous):
     """One covariance matrix for all kernels (MDA). phi = z = L^-1 x with P = L L'.
 
     x' P^-1 x is the same for every kernel, so only the linear part tells them apart and a pass
@@ -172,7 +172,6 @@ class Tied:
     """
 
     name: ClassVar[str] = "tied"
-    standardised: ClassVar[bool] = True
     common_scale: ClassVar[bool] = False
     storage: ClassVar[CommonMatrix] = CommonMatrix()
     without_phi: ClassVar[None] = None

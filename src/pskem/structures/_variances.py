@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pskem.structures._base import (
     COLLAPSED,
     LOG_2PI,
+    Continuous,
     FloatArray,
     Floored,
     Natural,
@@ -38,11 +39,10 @@ def _uncorrelated(means: FloatArray, variances: FloatArray) -> Natural:
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class Diagonal(Continuous):
     """Every kernel has its own variances, no correlations (DGMM). phi = [x_a^2, x]."""
 
     name: ClassVar[str] = "diag"
-    standardised: ClassVar[bool] = True
     common_scale: ClassVar[bool] = False
     storage: ClassVar[Variances] = Variances()
     without_phi: ClassVar[None] = None
@@ -80,11 +80,10 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
-class Spherical:
+class Spherical(Continuous):
     """Every kernel has one variance (the PRBF of Titsias and Likas). phi = [x'x, x]."""
 
     name: ClassVar[str] = "spherical"
-    standardised: ClassVar[bool] = True
     common_scale: ClassVar[bool] = True
     storage: ClassVar[Variance] = Variance()
     without_phi: ClassVar[None] = None

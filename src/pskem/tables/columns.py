@@ -157,7 +157,7 @@ def weights_of(frame: Any, name: str) -> NDArray[np.floating[Any]]:
 
 
 def priors_of(frame: Any) -> dict[str, float]:
-    """Priors by class, from a table with the columns class and prior."""
+    """Priors by class, from a table with the columns class and prior: numbers, in proportion."""
     missing = [name for name in ("class", "prior") if name not in frame.columns]
     if missing:
         raise TableError(
@@ -168,7 +168,13 @@ def priors_of(frame: Any) -> dict[str, float]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise TableError(f"The table of priors has several rows for the class {twice[0]!r}.")
-    return dict(zip(names, _numbers(frame["prior"]).tolist(), strict=True))
+    priors = _numbers(frame["prior"])
+    if not (np.isfinite(priors).all() and (priors >= 0.0).all() and priors.any()):
+        raise TableError(
+            "The column 'prior' of the table of priors must hold numbers that are not negative, and"
+            f" not all zero; it holds {', '.join(map('{:g}'.format, priors[:10]))}."
+        )
+    return dict(zip(names, (priors / priors.sum()).tolist(), strict=True))
 
 
 def _fractions(values: Any) -> Any:
@@ -202,6 +208,8 @@ def align(frame: Any, columns: Columns) -> Any:
 def _numbers(column: Any) -> Any:
     """Convert a column to numbers, with NaN for missing values."""
     numbers = column
+    if types.is_bool_dtype(column):
+        return column.to_numpy(dtype=np.float64)
     if not _holds_numbers(column):
         texts = column.astype(str).str.strip()
         numbers = pd.to_numeric(texts.where(column.notna()), errors="coerce")

@@ -9,3 +9,4 @@ from pskem.training._planning import *
 from pskem.training._refining import *
 from pskem.training._settings import *
 from pskem.training._splitting import *
+from pskem.training._unlabelled import *

@@ -7,12 +7,13 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from numpy.typing import NDArray
 
-from pskem.engine import Batch, Gathered, Prepared, Source, Total, mix
+from pskem.engine import Batch, Gathered, Mapper, Prepared, Source, Total, mix
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._weighting import Weighting, fit_weighting
+from pskem.typicality import comparable_log_density
 
 __all__ = ["Verdict", "judge", "reference_log_densities", "weigh_blocks"]
 
@@ -71,27 +72,23 @@ def weigh_blocks(model: Model, holdout: Source) -> Weighting:
 REFERENCES = 1001
 
 
-def _log_densities(model: Model, blocks: Sequence[Prepared], batch: Batch) -> Gathered:
-    """log p(x) of the samples of a batch that lack nothing, in the user's units, and weights."""
-    log_q = _likelihoods(blocks, batch).sum(axis=1)
-    volume = sum(block.coordinates.log_volume for block in model.blocks)
-    log_p = logsumexp(log_q + model.log_priors, axis=1) - volume
-    whole = ~np.any([np.isnan(X).any(axis=0) for X in batch.X], axis=0)
-    return Gathered(((log_p[whole], batch.known_weights[whole]),))
-
-
-def reference_log_densities(model: Model, holdout: Source | None) -> FloatArray:
+def reference_log_densities(
+    model: Model,
+    unseen: tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None,
+    parallel_map: Mapper,
+) -> FloatArray:
     """log p(x) of samples that the model was not trained on, sorted; empty if there are none.
 
-    Samples with gaps are left out: a density of fewer features does not compare. Many, or weighted
-    ones, are represented by quantiles.
+    Those with gaps as if they had none. Many, or weighted ones, are represented by quantiles.
     """
-    if holdout is None:
+    if unseen is None:
         return np.empty(0)
-    found, weights = holdout.fold(partial(_log_densities, model, _ready(model, holdout))).arrays
+    X, _, weights = unseen
+    found = comparable_log_density(model, X, parallel_map)
+    counted = np.ones(len(found)) if weights is None else weights
     order = np.argsort(found, kind="stable")
-    found, weights = found[order], weights[order]
-    if len(found) <= REFERENCES and (weights == 1.0).all():
+    found, counted = found[order], counted[order]
+    if len(found) <= REFERENCES and (counted == 1.0).all():
         return found
-    below = np.cumsum(weights) - 0.5 * weights
+    below = np.cumsum(counted) - 0.5 * counted
     return np.interp(np.linspace(below[0], below[-1], REFERENCES), below, found)

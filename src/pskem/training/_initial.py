@@ -138,6 +138,7 @@ def initialise(
     if fixed.means is not None:
         with np.errstate(over="ignore"):
             means = (fixed.means - coordinates.shift) / coordinates.scale
+        means = np.where(np.isnan(means), 0.0, means)  # of features that nobody has seen
         check_size(means, f"{fixed.origin or 'Start.means'} puts a kernel", FAR)
     covariances: FloatArray | None = None
     if fixed.covariances is not None:

@@ -60,6 +60,10 @@ class Rows(NamedTuple):
         places = np.concatenate([self.places, others.places])
         return Rows(places, None if alike else np.concatenate([self.counted, others.counted]))
 
+    def times(self, factor: float | None) -> Rows:
+        """The same rows, each of which counts so many times as much."""
+        return self if factor in (None, 1.0) else Rows(self.places, self.counted * factor)
+
     def at(self, chosen: NDArray[np.intp] | slice) -> Rows:
         """Some of them."""
         weights = None if self.weights is None else self.weights[chosen]

@@ -126,6 +126,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     everyone = distinct(samples.X, samples.labels, samples.weights)
     known = samples.labels[everyone.places] >= 0
     rows, unlabelled = everyone.at(np.flatnonzero(known)), everyone.at(np.flatnonzero(~known))
+    unlabelled = unlabelled.times(settings.unlabelled_weight)
     L, M = len(samples.classes), samples.n_numbers
     counts = samples.counts(rows)
     shared = unlabelled.size > 0 and np.median(counts) < ENOUGH_OF_ONES_OWN
@@ -207,7 +208,6 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
 def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     """The samples of a plan, in batches."""
     X, labels, L = samples.X, samples.labels, len(samples.classes)
-    held_out = plan.held_out
     rows = together(plan.rows.followed_by(plan.unlabelled), X, labels % (L + 1))
     n_classes = L + (plan.unlabelled.size > 0)
     everyone = ArraySource.arrange(
@@ -224,9 +224,7 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
                 f" {frame.scale[extreme][0]:.3g}. Between {SMALLEST_SCALE:g} and"
                 f" {LARGEST_SCALE:g} is accepted; rescale the features."
             )
-    validation = samples.validation
-    if held_out.size:
-        validation = X[held_out.places], labels[held_out.places], held_out.weights
+    validation = samples.validating(plan.held_out)
     holdout = None
     if validation is not None:
         X_val, y_val, counted = validation

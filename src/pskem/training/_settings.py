@@ -86,9 +86,9 @@ class Shrinkage:
 class Settings(NamedTuple):
     """What an estimator's parameters say, checked as far as that goes without data.
 
-    ``start`` makes what ``given`` does not fix. start, n_blocks, discriminative_iter and
-    early_stopping are None for "auto". What n_components, partition and priors mean depends on the
-    data; a plan decides that.
+    ``start`` makes what ``given`` does not fix. start, n_blocks, discriminative_iter,
+    early_stopping and unlabelled_weight are None for "auto". What n_components, partition and
+    priors mean depends on the data; a plan decides that.
     """
 
     structure: Structure
@@ -114,6 +114,7 @@ class Settings(NamedTuple):
     priors: Any = None
     class_weight: Any = None
     unlabelled: Any = None
+    unlabelled_weight: float | None = 1.0
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Settings:
@@ -156,6 +157,9 @@ def as_shrinkage(value: Any) -> Shrinkage:
 
 def _parse_refinement(found: dict[str, Any]) -> None:
     """What a classifier has besides."""
+    weight = found["unlabelled_weight"]
+    checks.check_real("unlabelled_weight", weight, 0.0, auto=True)
+    found["unlabelled_weight"] = None if isinstance(weight, str) else float(weight)
     found["block_weights"] = checks.check_block_weights(found["block_weights"])
     checks.check_integer("discriminative_iter", found["discriminative_iter"], 0, auto=True)
     found["discriminative_iter"] = _number(found["discriminative_iter"])

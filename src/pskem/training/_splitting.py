@@ -55,6 +55,20 @@ class Samples(NamedTuple):
             masses = masses / self.class_weights
         return np.maximum(1, np.round(masses)).astype(np.intp)
 
+    def labelled(self) -> Samples:
+        """Those whose class is known."""
+        known = self.labels >= 0
+        weights = None if self.weights is None else self.weights[known]
+        return self._replace(X=self.X[known], labels=self.labels[known], weights=weights)
+
+    def validating(
+        self, held_out: Rows
+    ) -> tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None:
+        """Samples to validate on: rows that were held out, or those that were given for it."""
+        if not held_out.size:
+            return self.validation
+        return self.X[held_out.places], self.labels[held_out.places], held_out.weights
+
     @property
     def n_numbers(self) -> int:
         """Features that are no indicators."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from pskem.estimators import OUTLIER, UNCERTAIN, estimate_priors
+from pskem.estimators import OUTLIER, UNCERTAIN, NoReferenceError, estimate_priors
 from pskem.files import check_kind, check_place
 from pskem.persistence import load_with_header
 from pskem.structures import FloatArray
@@ -59,6 +59,14 @@ def _holds_predictions(file: Path) -> bool:
     return all(name == REJECTED or name.startswith("p(") for name in after)
 
 
+def _own_columns(model: Any) -> Columns | None:
+    """The columns of a bare model with categories, if it knows their names."""
+    code, names = getattr(model, "columns_", None), getattr(model, "feature_names_in_", None)
+    if code is None or names is None:
+        return None
+    return Columns(list(names[code.numeric]), list(names[code.categorical]), {})
+
+
 def _value(text: str) -> float | None:
     """The number that a text is, or None."""
     try:
@@ -96,7 +104,7 @@ class Predictor(NamedTuple):
             )
         table = header.metadata.get(TABLE)
         if table is None:
-            return cls(model, None, None)
+            return cls(model, _own_columns(model), None)
         try:
             columns = Columns(table["numeric"], table["categorical"], table["dropped"])
             return cls(model, columns, str(table["target"]))
@@ -164,12 +172,10 @@ class Predictor(NamedTuple):
         inner = encode(before, X) if len(before) else X
         try:
             outliers = self._final.is_outlier(inner, caution.outlier_share)
-        except ValueError as error:
-            if "set_reference" not in str(error):
-                raise TableError(str(error)) from None
+        except NoReferenceError:
             raise TableError(
                 "There are no rows to tell outliers by: the training held out none, or --priors has"
-                " changed the densities. Train on 1,000 rows with a class at least."
+                " changed the densities. Train with a --validation-fraction above 0."
             ) from None
         return np.where(outliers, OUTLIER, reasons)
 
@@ -276,9 +282,17 @@ class Predictor(NamedTuple):
                 )
 
     def _features(self, frame: Any, target: str | None) -> Any:
+        names = getattr(self.model, "feature_names_in_", None)
+        code = getattr(self.model, "columns_", None)
+        if self.columns is not None and code is not None and names is not None:
+            X = align(frame, self.columns)
+            for place, known in zip(code.categorical, code.values, strict=True):
+                values = {str(value): value for value in known}  # in a file all is text
+                texts = X[names[place]].astype(object)
+                X[names[place]] = [values.get(str(text), text) for text in texts]
+            return X[list(names)]
         if self.columns is not None:
             return align(frame, self.columns)
-        names = getattr(self.model, "feature_names_in_", None)
         if names is not None:
             return align(frame, Columns(list(names), [], {}))
         numbers = frame.drop(columns=target or [], errors="ignore").select_dtypes("number")

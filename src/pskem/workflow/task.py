@@ -22,12 +22,19 @@ from pskem.tables import (
     weights_of,
 )
 
-__all__ = ["TABLE", "Task"]
+__all__ = ["TABLE", "Task", "is_labelled"]
 
 #: Where a model file says what table it is for.
 TABLE = "table"
 #: Classes of fewer rows than this cannot be learnt and validated.
 SMALLEST_CLASS = 2
+
+
+def is_labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which labels are known: not None."""
+    if y.dtype != object:
+        return np.ones(len(y), dtype=bool)
+    return np.array([label is not None for label in y], dtype=bool)
 
 
 class Task(NamedTuple):
@@ -82,14 +89,15 @@ class Task(NamedTuple):
                 raise TableError(f"The column {target!r} holds the classes; it has no weights.")
             counted = weights_of(frame, weights)
             frame, y, counted = frame[counted > 0.0], y[counted > 0.0], counted[counted > 0.0]
-        known = y[[label is not None for label in y]] if y.dtype == object else y
+        known = y[is_labelled(y)]
         classes, counts = np.unique(known.astype(str), return_counts=True)
         if len(classes) < 2:
             raise TableError(
                 f"The column {target!r} holds {'one class only' if len(known) else 'no class'}; a"
                 " classifier needs two at least."
             )
-        if counts.min() < SMALLEST_CLASS:
+        alone = len(known) == len(y)  # otherwise other rows say what the class is like
+        if alone and counts.min() < SMALLEST_CLASS:
             rare = [str(name) for name in classes[counts < SMALLEST_CLASS]]
             raise TableError(
                 f"The column {target!r} holds {len(rare):,} class(es) with a single row:"
@@ -111,7 +119,7 @@ class Task(NamedTuple):
             if name != weights
         ]
         if not present.all():
-            fate = "are learnt from as well" if unlabelled else "are left out"
+            fate = "are there to learn from" if unlabelled else "are left out"
             remarks.append(f"{int((~present).sum()):,} row(s) without a class {fate}.")
         gaps = int(X[columns.numeric].isna().to_numpy().sum())
         if gaps and (pca is not None or ica):
@@ -131,9 +139,7 @@ class Task(NamedTuple):
     @property
     def labelled(self) -> NDArray[np.bool_]:
         """Which rows have a class."""
-        if self.y.dtype != object:
-            return np.ones(len(self.y), dtype=bool)
-        return np.array([label is not None for label in self.y], dtype=bool)
+        return is_labelled(self.y)
 
     def at(self, rows: NDArray[np.intp]) -> Self:
         """Some rows of it."""

@@ -71,6 +71,7 @@ class Trained(NamedTuple):
             "reg_covar": model.reg_covar,
             "covariance_type": model.covariance_type,
             "classes": model.classes_.tolist(),
+            "unlabelled_weight": model.unlabelled_weight_,
             "n_iter": model.n_iter_,
             "best_iter": model.best_iter_,
             "converged": bool(model.converged_.all()),
@@ -126,6 +127,8 @@ def train(
     choosing = dict(zip(names, validation, strict=True)) if chooses else {}
     model.fit(X, y, weights, **choosing)
     validated = float(model.score(*validation)) if validation else None
+    if validation and not len(model.reference_log_densities_):
+        model.set_reference(validation[0])
     X, y = (X if len(mine) == mine.sum() else X[mine]), known_labels(y[mine])
     weights = None if weights is None else weights[mine]
     accuracy = float(model.score(X, y, weights))

@@ -17,10 +17,11 @@ from pskem.estimators import (
     configured,
     make_candidates,
     search,
+    unlabelled_weight,
 )
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError, encode, fit_encoder, keeps_columns
-from pskem.workflow.task import Task
+from pskem.workflow.task import Task, is_labelled
 from pskem.workflow.training import hold_out, known_labels, suited
 
 __all__ = ["Search", "tune"]
@@ -41,7 +42,12 @@ def _make_folds(task: Task, n_folds: int, seed: Any, seconds: float) -> list[Fol
     start = time.monotonic()
     places, others = np.flatnonzero(task.labelled), np.flatnonzero(~task.labelled)
     y = known_labels(task.y[places])
-    _, counts = np.unique(y, return_counts=True)
+    classes, counts = np.unique(y, return_counts=True)
+    if counts.min() < 2:
+        raise TableError(
+            f"The class {str(classes[counts.argmin()])!r} has a single row; cross-validation needs"
+            " two of every class at least."
+        )
     splitter = StratifiedKFold(min(n_folds, int(counts.min())), shuffle=True, random_state=seed)
     folds: list[Fold] = []
     for kept, judged in splitter.split(np.zeros(len(y)), y):
@@ -95,12 +101,15 @@ def tune(
     n_samples, n_numbers = first.X.shape
     if keeps_columns(task.encoder):
         n_numbers = len(task.columns.numeric)
-    known = np.array([label is not None for label in first.y], dtype=bool)
+    known = is_labelled(first.y)
     _, counts = np.unique(known_labels(first.y[known]), return_counts=True)
     grid = [Candidate(len(counts), 1, "full", 1.0)]  # categories alone have nothing to try
     if n_numbers:
         grid = make_candidates(counts, n_numbers, covariance_type=list(STRUCTURES))
     base = suited(classifier, task)
+    if not known.all():  # how much other rows count is not searched for each time
+        weight = unlabelled_weight(base, first.X, first.y, first.weights)
+        base.set_params(unlabelled_weight=weight)
 
     def make(candidate: Candidate) -> Iterator[tuple[SharedKernelClassifier, Fold]]:
         for fold in folds:
