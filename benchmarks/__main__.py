@@ -10,13 +10,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks import features, fits, imports, machine, memory, passes, plot, threads
+from benchmarks import features, fits, gaps, imports, machine, memory, passes, plot, threads
 from benchmarks.peers import PEERS, Trainer
 from benchmarks.report import RESULTS, tables
 
 #: Of the engine; they are measured in one run, which the record names.
 ENGINE = ("passes", "threads", "memory", "import", "features")
-SECTIONS = (*ENGINE, "fits")
+SECTIONS = (*ENGINE, "fits", "gaps")
 
 
 def _choice(text: str, known: list[str], option: str) -> list[str]:
@@ -83,8 +83,8 @@ def _measure_engine(
 def main() -> None:
     """Measure, print the tables, write JSON and plot.
 
-    The record holds two runs, that of the engine and that of whole fits. A run replaces what it
-    measures and leaves the other.
+    The record holds three runs: of the engine, of whole fits, and of gaps. A run replaces what it
+    measures and leaves the others.
     """
     arguments = _parse()
     sections = _choice(arguments.only, list(SECTIONS), "--only")
@@ -103,11 +103,15 @@ def main() -> None:
     target = arguments.out / "benchmark.json"
     record: dict[str, Any] = json.loads(target.read_text()) if target.exists() else {}
     if set(sections) & set(ENGINE):
-        fitted = {"fits": record["fits"]} if "fits" in record else {}
+        others = {str(name): record[name] for name in ("fits", "gaps") if name in record}
         peers = [peer for peer in PEERS if peer.name in chosen]
-        record = {**run, **_measure_engine(sections, quick, effort, peers), **fitted}
+        record = {**run, **_measure_engine(sections, quick, effort, peers), **others}
     if "fits" in sections:
         record["fits"] = {**run, **fits.measure(fits.QUICK if quick else fits.FULL, _say)}
+
+    if "gaps" in sections:
+        _say("gaps")
+        record["gaps"] = {**run, **gaps.measure(quick)}
 
     print(tables(record))
     arguments.out.mkdir(parents=True, exist_ok=True)

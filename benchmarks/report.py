@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.child import ROOT
 from benchmarks.fit_tables import fits_text, short_fits_text
+from benchmarks.gaps import gaps_text
 from benchmarks.goal_tables import goals_text
 from benchmarks.markdown import Record, fill, heading
 from benchmarks.pass_tables import passes_text
@@ -26,6 +27,8 @@ def tables(record: Record) -> str:
     parts = [engine_text(record)] if "machine" in record else []
     if "fits" in record:
         parts.append(fits_text(record["fits"]))
+    if "gaps" in record:
+        parts.append(gaps_text(record["gaps"]))
     return "\n\n".join(parts)
 
 
@@ -46,6 +49,8 @@ def pages(record: Record) -> dict[str, dict[str, str]]:
     if "fits" in record:
         places["benchmarks/README.md"]["fits"] = fits_text(record["fits"])
         places["README.md"]["fits"] = short_fits_text(record["fits"])
+    if "gaps" in record:
+        places["benchmarks/README.md"]["gaps"] = gaps_text(record["gaps"])
     return places
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from docs.data import OF_GAPS, RECORDS
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -37,7 +38,6 @@ from pskem.datasets import load_fashion_mnist, load_mnist
 from pskem.preprocessing import paper_features
 from pskem.starts import Start
 
-RECORDS = Path(__file__).parent / "data"
 #: Tables with gaps, or with columns of texts.
 TABLES = (
     *("anneal", "audiology", "autos", "breast-w", "car", "colic", "eucalyptus", "heart-c"),
@@ -166,8 +166,7 @@ METHODS: dict[str, Maker] = {
     "LogisticRegression": logistic,
     "HistGradientBoosting": boosting,
 }
-#: Those that differ from pskem in what they make of gaps, and of categories.
-OF_GAPS = ("pskem, medians", "pskem, KNNImputer", "pskem, IterativeImputer")
+#: Those that say something of tables with texts alone.
 OF_TEXTS = ("pskem, indicators", "CategoricalNB")
 
 
@@ -216,7 +215,7 @@ def load(path: Path) -> tuple[Any, Any, list[str], list[str]]:
     frame = pd.read_csv(path)
     y = pd.factorize(frame.pop("class"), sort=True)[0]
     texts = [name for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
-    frame[texts] = frame[texts].astype(object).where(frame[texts].notna(), None)
+    frame[texts] = frame[texts].astype(object).where(frame[texts].notna(), np.nan)
     return frame, y, [name for name in frame if name not in texts], texts
 
 

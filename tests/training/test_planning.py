@@ -40,12 +40,12 @@ def test_kernels_by_the_sizes_of_the_classes(counts, m, expected):
 def test_shrinkage_makes_any_covariance_regular(m, rng):
     """m + 1 pseudo-samples: as many as it takes to span m features."""
     sample = rng.standard_normal(m)  # a kernel with a single other sample, shrunk to unit variances
-    nu = Shrinkage().amount(m)
+    nu = Shrinkage().amount(STRUCTURES["full"], m)
     shrunk = (np.outer(sample, sample) + nu * np.eye(m)) / (1.0 + nu)
     assert np.linalg.cond(shrunk) < 1.0 + sample @ sample
     assert nu == m + 1
     n = 30 * m  # and a kernel that has the samples for it keeps most of its own
-    assert n / (n + Shrinkage().amount(m)) > 0.9
+    assert n / (n + Shrinkage().amount(STRUCTURES["full"], m)) > 0.9
 
 
 def test_kernels_of_blocks_follow_their_sizes(labelled):

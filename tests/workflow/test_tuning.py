@@ -18,12 +18,13 @@ from reference import COVARIANCE_TYPES
 
 def test_candidates_suit_the_data_and_the_likely_ones_come_first():
     grid = make_candidates(np.full(10, 100), 20)
-    assert grid[0] == (10, 1, "full", Shrinkage().amount(20)), "what fit would choose"
+    usual = Shrinkage().amount(STRUCTURES["full"], 20)
+    assert grid[0] == (10, 1, "full", usual), "what fit would choose"
 
     def away(candidate):
         """How many settings are others, and by how many factors of two K is."""
         K, R, kind, shrinkage = candidate
-        usual = Shrinkage().amount(20 // R)
+        usual = Shrinkage().amount(STRUCTURES["full"], 20 // R)
         return np.log2(K / 10) + (R != 1) + (kind != "full") + (shrinkage != usual)
 
     ranks = [(away(candidate), candidate.cost(1000, 20)) for candidate in grid]

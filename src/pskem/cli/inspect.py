@@ -110,11 +110,19 @@ def inspect(model: str, as_json: bool) -> None:
 
 def _chosen(models: list[Any], weights: FloatArray) -> dict[str, list[Any]]:
     """What a fit chose where a parameter is "auto": for each model, or for each block."""
-    blocks = [(as_shrinkage(m.shrinkage), block) for m in models for block in m.blocks_]
+    blocks = [(model, block) for model in models for block in model.blocks_]
     return {
         "n_blocks": [len(model.blocks_) for model in models],
         "n_components": [len(block.means) for _, block in blocks],
-        "shrinkage": [given.amount(len(block.features)) for given, block in blocks],
+        "shrinkage": [
+            as_shrinkage(model.shrinkage).amount(
+                block.structure,
+                len(block.features),
+                unlabelled=bool(getattr(model, "unlabelled_weight_", None)),
+            )
+            for model, block in blocks
+        ],
+        "unlabelled_weight": [getattr(model, "unlabelled_weight_", None) for model in models],
         "block_weights": np.round(weights, 3).tolist(),
         "discriminative_iter": [
             max(0, len(getattr(model, "log_posteriors_", ())) - 1) for model in models

@@ -200,6 +200,8 @@ class KernelImagesDisplay:
         """
         fitted = take_apart(estimator)
         model, chosen = fitted.block(block)
+        if hasattr(model, "columns_"):
+            raise ValueError("Kernels cannot be drawn as images: some columns are categories.")
         prior = getattr(model, "class_prior_", np.ones(1))
         middle = np.empty(model.n_features_in_)
         for part in model.blocks_:

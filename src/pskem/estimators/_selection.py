@@ -96,7 +96,7 @@ def make_candidates(
         if numbers is None:
             most = max(L, N // SAMPLES_PER_KERNEL)
             numbers = sorted({usual, *(k * L for k in PER_CLASS if k * L <= most)})
-        usual_shrinkage = Shrinkage().amount(m)
+        usual_shrinkage = Shrinkage().amount(STRUCTURES[kind], m)
         amounts = [factor * usual_shrinkage for factor in factors]
         if shrinkage is not None:
             amounts = [usual_shrinkage if nu == "auto" else float(nu) for nu in shrinkage]

@@ -24,7 +24,7 @@ from pskem.engine import (
     softmax_in_place,
 )
 from pskem.model._block import Block, frozen
-from pskem.structures import STRUCTURES, FloatArray, Structure, draw_places
+from pskem.structures import STRUCTURES, FloatArray, draw_places
 
 __all__ = ["HELD", "InformationCriteria", "Model", "shared_proportion"]
 
@@ -84,10 +84,6 @@ class Model:
     def kernels(self) -> list[Kernels]:
         """The kernels of each block, in standardised coordinates."""
         return [block.kernels for block in self.blocks]
-
-    @property
-    def structure(self) -> Structure:
-        return self.blocks[0].structure
 
     @property
     def log_priors(self) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,11 +11,19 @@ from numpy.typing import NDArray
 
 from pskem.checks import check_shape, numbers
 from pskem.engine import Batch, Coordinates, Gathered, Kernels, Source, take
-from pskem.model import Block
+from pskem.model import Block, Model
 from pskem.starts import FAR, WIDE, BlockSamples, Start, StartMethod, Wanted, check_size
 from pskem.structures import FloatArray, Structure
 
-__all__ = ["Fixed", "check_start", "fixed_from", "given_sizes", "initialise", "look"]
+__all__ = [
+    "Fixed",
+    "check_start",
+    "check_unchanged",
+    "fixed_from",
+    "given_sizes",
+    "initialise",
+    "look",
+]
 
 #: Seeds are looked for among at most this many samples, or this many per kernel if that is more.
 SEED_SAMPLES = 5000
@@ -264,3 +272,30 @@ def _check_covariances(
                 f"{name} is not positive definite (kernel {k}); all eigenvalues must be positive."
             ) from None
     return compact
+
+
+def check_unchanged(
+    before: Model,
+    structures: Sequence[Structure],
+    classes: NDArray[Any],
+    blocks: Sequence[NDArray[np.intp]],
+    n_components: Sequence[int],
+) -> None:
+    """Refuse a warm start with settings that the fitted model does not have."""
+    for name, was, now in [
+        ("covariance_type", _kinds(b.structure for b in before.blocks), _kinds(structures)),
+        ("number of blocks", len(before.blocks), len(blocks)),
+        ("blocks", [b.features.tolist() for b in before.blocks], [b.tolist() for b in blocks]),
+        ("n_components", [len(b.means) for b in before.blocks], list(n_components)),
+        ("classes", before.classes.tolist(), classes.tolist()),
+    ]:
+        if was != now:
+            raise ValueError(
+                f"warm_start=True needs the {name} of the last fit, {was!r}, not {now!r}. Set"
+                " warm_start=False to start afresh."
+            )
+
+
+def _kinds(structures: Iterable[Structure]) -> str:
+    """The families of kernels that there are, by name."""
+    return " and ".join(dict.fromkeys(structure.name for structure in structures))

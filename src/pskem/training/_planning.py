@@ -24,7 +24,7 @@ from pskem.engine import (
 from pskem.model import Model
 from pskem.starts import STARTS, ClassKMeans, StartMethod
 from pskem.structures import Categorical, FloatArray, Structure
-from pskem.training._initial import Fixed, check_start, fixed_from, given_sizes
+from pskem.training._initial import Fixed, check_start, check_unchanged, fixed_from, given_sizes
 from pskem.training._order import (
     ENOUGH_FOR_DEPENDENCE,
     Rows,
@@ -155,7 +155,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     except ValueError as error:
         raise _for_numbers(error, samples) from None
     if before is not None:
-        check_unchanged(before, settings, samples.classes, blocks, n_components)
+        check_unchanged(before, structures, samples.classes, blocks, n_components)
         fixed = fixed_from(before.blocks)
     elif settings.given is not None:
         if samples.levels:
@@ -184,9 +184,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         regularisers=[
             Regulariser(floor, amount, diagonal)
             for amount in (
-                shrinkage.amount(len(features), few)
-                if structure.standardised
-                else shrinkage.smoothing
+                shrinkage.amount(structure, len(features), few)
                 for features, structure in zip(blocks, structures, strict=True)
             )
         ],
@@ -373,25 +371,3 @@ def deal_blocks(
             dependence = within_class_dependence(X[seen.places], labels[seen.places], seen.weights)
     rng = np.random.default_rng([seed, 0])
     return partition_features(X.shape[1], n_blocks, partition, rng, feature_names, dependence)
-
-
-def check_unchanged(
-    before: Model,
-    settings: Settings,
-    classes: NDArray[Any],
-    blocks: Sequence[NDArray[np.intp]],
-    n_components: Sequence[int],
-) -> None:
-    """Refuse a warm start with settings that the fitted model does not have."""
-    for name, was, now in [
-        ("covariance_type", before.structure.name, settings.structure.name),
-        ("number of blocks", len(before.blocks), len(blocks)),
-        ("blocks", [b.features.tolist() for b in before.blocks], [b.tolist() for b in blocks]),
-        ("n_components", [len(b.means) for b in before.blocks], list(n_components)),
-        ("classes", before.classes.tolist(), classes.tolist()),
-    ]:
-        if was != now:
-            raise ValueError(
-                f"warm_start=True needs the {name} of the last fit, {was!r}, not {now!r}. Set"
-                " warm_start=False to start afresh."
-            )

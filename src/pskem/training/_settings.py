@@ -63,21 +63,18 @@ class Shrinkage:
         checks.check_choice("target", self.target, get_args(ShrinkageTarget))
         checks.check_real("categories", self.categories, 0.0, auto=True)
 
-    @property
-    def smoothing(self) -> float:
-        """Pseudo-samples of each kernel of categories."""
-        if not isinstance(self.categories, str):
-            return float(self.categories)
-        return 0.0 if self.samples == 0.0 else CATEGORY_SMOOTHING
-
-    def amount(self, m: int, unlabelled: bool = False) -> float:
-        """Pseudo-samples for a block of m features.
+    def amount(self, structure: Structure, m: int, unlabelled: bool = False) -> float:
+        """Pseudo-samples of each kernel of a block of m features.
 
         It takes m + 1 samples to span m features: with so many pseudo-samples no covariance is
         singular, and a kernel of 30 m samples is left nearly as it is. Samples without a class are
         given to kernels by what these are so far, and a kernel that is wrong stays wrong if it is
         narrow: then it is three times as many.
         """
+        if not structure.standardised:
+            if not isinstance(self.categories, str):
+                return float(self.categories)
+            return 0.0 if self.samples == 0.0 else CATEGORY_SMOOTHING
         if not isinstance(self.samples, str):
             return float(self.samples)
         return float(m + 1) * (UNLABELLED_FACTOR if unlabelled else 1.0)

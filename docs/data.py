@@ -1,0 +1,150 @@
+"""Write the tables of docs/data.md from recorded runs.
+
+python -m docs.measuring ...             # see there
+pskem reproduce unlabelled report --out RESULTS
+python -m docs.data RESULTS              # copy the summary of RESULTS, then write
+python -m docs.data                      # write the tables from the records
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.markdown import fill
+from docs.replication import Point, of, spread, take
+
+from docs import replication
+from pskem.display import Table
+
+HERE = Path(__file__).parent
+RECORDS = HERE / "data"
+LABELS = (3, 10, 30, 100, 1000)
+FEW = {
+    "pskem": "**pskem**",
+    "pskem-ensemble": "**pskem, ensemble of five**",
+    "pskem-labelled": "pskem, labelled rows alone",
+    "label-spreading": "LabelSpreading",
+    "self-training": "SelfTrainingClassifier of nearest neighbours",
+    "rbf-svm": "SVM, RBF kernel, labelled rows alone",
+    "knn": "5 nearest neighbours, labelled rows alone",
+}
+#: pskem after gaps are filled in.
+OF_GAPS = ("pskem, medians", "pskem, KNNImputer", "pskem, IterativeImputer")
+BOOSTING = "HistGradientBoosting"
+GAPS = ("pskem", *OF_GAPS, BOOSTING)
+MIXED = ("pskem", "pskem, indicators", "CategoricalNB", "LogisticRegression", BOOSTING)
+
+Row = dict[str, str]
+
+
+def load() -> list[Point]:
+    return replication.load(RECORDS)
+
+
+def rows(name: str) -> list[Row]:
+    """The records of a file; none if there is no such file."""
+    path = RECORDS / name
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def percent(text: str, digits: int = 1) -> str:
+    return f"{100 * float(text):.{digits}f}"
+
+
+def few_labels(points: list[Point]) -> str:
+    """Accuracy by the number of labels a class."""
+    cells = {(p["method"], p["experiment"]): spread(p, "honest") for p in of(points, "unlabelled")}
+    columns = [f"{n} labels a class" for n in LABELS]
+    body = [
+        [title, *(cells.get((name, column), "not run") for column in columns)]
+        for name, title in FEW.items()
+    ]
+    return Table(["accuracy, %", *(f"{n} a class" for n in LABELS)], body).markdown()
+
+
+def planted() -> str:
+    found = {row["method"]: row for row in rows("gaps.csv")}
+    body = [
+        [name, f"{percent(row['accuracy'])} ± {percent(row['spread'])}", f"{row['log loss']:.5}"]
+        for name in GAPS
+        if (row := found.get(name))
+    ]
+    return Table(["30 % of the cells missing", "accuracy, %", "log loss"], body).markdown()
+
+
+def compared(methods: Sequence[str], wanted: Callable[[Row], bool]) -> str:
+    """Accuracy and log loss of methods on some tables, and their mean ranks in both."""
+    tables: dict[str, dict[str, Row]] = {}
+    for row in rows("tables.csv"):
+        if row["method"] in methods and wanted(row):
+            tables.setdefault(row["table"], {})[row["method"]] = row
+    whole = {name: found for name, found in tables.items() if len(found) == len(methods)}
+    body = [
+        [name, *(f"{percent(f[m]['accuracy'])} ({float(f[m]['log loss']):.2f})" for m in methods)]
+        for name, f in sorted(whole.items())
+    ]
+    accuracy = mean_ranks([[-float(f[m]["accuracy"]) for m in methods] for f in whole.values()])
+    loss = mean_ranks([[float(f[m]["log loss"]) for m in methods] for f in whole.values()])
+    pairs = zip(accuracy, loss, strict=True)
+    body.append(["mean rank", *(f"{one:.1f} ({two:.1f})" for one, two in pairs)])
+    return Table(["accuracy, % (log loss)", *methods], body).markdown()
+
+
+def mean_ranks(costs: Sequence[Sequence[float]]) -> list[float]:
+    """Mean rank of each column over the rows; equals share their ranks."""
+    totals = [0.0] * len(costs[0]) if costs else []
+    for row in costs:
+        for i, cost in enumerate(row):
+            totals[i] += sum(c < cost for c in row) + (sum(c == cost for c in row) + 1) / 2
+    return [total / len(costs) for total in totals]
+
+
+def with_gaps(row: Row) -> bool:
+    return float(row["missing"]) > 0.0
+
+
+def with_texts(row: Row) -> bool:
+    return int(row["texts"]) > 0
+
+
+def outliers() -> str:
+    body = [
+        [
+            row["method"],
+            f"{float(row['AUROC']):.3f}",
+            percent(row["caught at 1 %"]),
+            percent(row["accuracy"], 2) if row["accuracy"] else "",
+        ]
+        for row in sorted(rows("outliers.csv"), key=lambda row: -float(row["AUROC"]))
+    ]
+    header = ["", "AUROC", "caught, % (1 % of the digits are too)", "accuracy on digits, %"]
+    return Table(header, body).markdown()
+
+
+def sections(points: list[Point]) -> dict[str, str]:
+    """The generated tables by the names of their markers."""
+    return {
+        "planted": planted(),
+        "gaps": compared(GAPS, with_gaps),
+        "few": few_labels(points),
+        "mixed": compared(MIXED, with_texts),
+        "outliers": outliers(),
+    }
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        take(Path(sys.argv[1]), RECORDS)
+    page = HERE / "data.md"
+    text = fill(page.read_text(encoding="utf-8"), sections(load()))
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
