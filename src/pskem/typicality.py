@@ -23,18 +23,18 @@ def comparable_log_density(
 
     The density of fewer features is a density in another space. Draws of the model tell what is
     usual there: a row that is as probable as a share of them, without the features that it lacks,
-    gets the log density that this share has of the draws as they are.
+    gets the log density that this share has of the draws as they are. That is right as far as the
+    model is.
     """
     log_p = model.log_density(X, parallel_map)
-    gaps = model.gaps(X)
-    rows = np.flatnonzero((gaps & ~model.unseen(X.shape[1])).any(axis=1))
+    rows = np.flatnonzero(model.lacking(X))
     if not len(rows):
         return log_p
+    patterns, which = np.unique(model.gaps(X[rows]), axis=0, return_inverse=True)
     rng = np.random.default_rng(0)
     labels = rng.choice(len(model.classes), size=DRAWS, p=model.priors)
     draws, _ = model.draw(labels, X.shape[1], rng)
     usual = np.sort(model.log_density(draws, parallel_map))
-    patterns, which = np.unique(gaps[rows], axis=0, return_inverse=True)
     for v, pattern in enumerate(patterns):
         here = rows[which.reshape(-1) == v]
         own = np.sort(model.log_density(model.without(draws, pattern), parallel_map))
@@ -43,16 +43,16 @@ def comparable_log_density(
 
 
 def _translate(values: FloatArray, own: FloatArray, usual: FloatArray) -> FloatArray:
-    """Values from a sorted sample to the same place in another one; beyond its ends in proportion.
+    """Values from a sorted sample to the same place in another one; below both in proportion.
 
-    Where the sample is all the same, nothing is unusual.
+    Where the sample is all the same, that is usual, and what lies below it is as far below.
     """
     first, middle = int(LOW * len(own)), len(own) // 2
     width = own[middle] - own[first]
-    if width <= 0.0:
-        return np.full(len(values), usual[middle])
-    translated = np.interp(values, own[first:], usual[first:])
+    translated, ratio = np.full(len(values), usual[middle]), 1.0
+    if width > 0.0:
+        translated = np.interp(values, own[first:], usual[first:])
+        ratio = (usual[middle] - usual[first]) / width
     below = values < own[first]
-    ratio = (usual[middle] - usual[first]) / width
     translated[below] = usual[first] + (values[below] - own[first]) * ratio
     return translated

@@ -42,6 +42,13 @@ def random_codes(rng, n, gaps=0.0):
     return np.where(rng.random(codes.shape) < gaps, -1, codes)
 
 
+@pytest.mark.parametrize(
+    ("levels", "most"), [((3,), 1), ((2, 2), 1), ((2, 2, 2), 2), ((4, 4, 4, 3, 3, 3), 108)]
+)
+def test_no_more_kernels_than_combinations_of_values_tell_apart(levels, most):
+    assert Categorical(levels).most_kernels == most
+
+
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
 def test_densities_are_products_of_probabilities(rng, gaps):
     kernels, codes = random_kernels(rng), random_codes(rng, 50, gaps)

@@ -135,7 +135,8 @@ def measure(source: Source, structures: Sequence[Structure] | None = None) -> li
         spread[spread <= 10 * np.finfo(source.dtype).eps * unit] = 0.0
         if structure is not None and structure.common_scale:
             widest = float(spread.max()) or 1.0
-            spread[:] = np.sqrt(np.mean((spread[counted > 0.0] / widest) ** 2)) * widest
+            seen = (counted > 0.0) | (counted.max() == 0.0)
+            spread[:] = np.sqrt(np.mean((spread[seen] / widest) ** 2)) * widest
         measured.append(Coordinates(shift, np.where(spread > 0.0, spread, 1.0)))
     return measured
 

@@ -113,11 +113,13 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Pseudo-samples nu of each kernel that have a common covariance Psi:
         P_k = (n_k P_k + nu Psi) / (n_k + nu), with Psi estimated anew in every pass. ``"auto"`` is
         m + 1 for a block of m features, with which no covariance is singular and kernels with many
-        samples stay nearly as they are. Psi is the diagonal of the covariance within all kernels
-        together; ``Shrinkage(nu, target="pooled")`` takes all of it. For a fixed Psi this is the
-        maximum a posteriori under an inverse Wishart prior, and the penalised likelihood never
-        falls; as Psi moves, neither the penalised nor the plain likelihood need rise in every
-        pass. Discriminative passes do not shrink.
+        samples stay nearly as they are; three times as many where samples without a class are
+        learnt from; and 20 for categories, whose probabilities shrink to their frequencies. Psi is
+        the diagonal of the covariance within all kernels together; ``Shrinkage(nu,
+        target="pooled")`` takes all of it. For a fixed Psi this is the maximum a posteriori under
+        an inverse Wishart prior, and the penalised likelihood never falls; as Psi moves, neither
+        the penalised nor the plain likelihood need rise in every pass. Discriminative passes do not
+        shrink.
     max_iter : int, default=100
         Largest number of EM passes.
     tol : float, default=1e-3
@@ -127,7 +129,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Weights beta_r of the blocks' log likelihoods in decisions. ``"fit"`` fits them, and a
         temperature, to held-out samples: blocks that depend on each other count the same evidence
         several times, and posterior probabilities would be far too sure of themselves. ``"auto"``
-        fits them if held-out samples choose among discriminative passes. None is one for all.
+        fits them if held-out samples choose among discriminative passes. None is one for all. The
+        block of the categories is the last.
     discriminative_iter : int or "auto", default="auto"
         Most passes of extended Baum-Welch after EM, which raise sum_n log p(c_n|x_n) and stop when
         they cannot. ``"auto"`` is 20 where validation keeps the best and 5 where it does not. The

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, Literal, Self
 
@@ -19,7 +19,6 @@ from pskem.estimators._input import (
     accept_labelled,
     all_or_nothing,
     checked_weights,
-    counted_rows,
 )
 from pskem.estimators._prediction import ModelPredictor
 from pskem.estimators._selection import (
@@ -31,13 +30,13 @@ from pskem.estimators._selection import (
     by_folds,
     configured,
     make_candidates,
+    results_of,
     search,
 )
 from pskem.structures import STRUCTURES, FloatArray
 from pskem.training import (
     CovarianceType,
     Rows,
-    canonical_order,
     distinct,
     draw_seeds,
     representative,
@@ -175,24 +174,28 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             check_classification_targets(y)
             (seed,) = draw_seeds(self.random_state)
             base = self._base(seed)
-            if labelled is not None:  # how much such samples count is not searched for each time
-                base.set_params(unlabelled_weight=unlabelled_weight(base, *given, sample_weight))
             tried, code = clone(base).set_params(unlabelled=None), getattr(self, "columns_", None)
             n_numbers = X.shape[1]
             if code is not None:  # trials see numbers for the values of categories
                 X, n_numbers = code.ordinal(given[0]), len(code.numeric)
                 tried.set_params(categorical_features=code.categorical.tolist())
-            spare = self._spare(X, labelled, sample_weight, base.unlabelled_weight == 0.0)
-            if labelled is not None:
-                X = X[labelled]
-            weights = _part(sample_weight, labelled)
-            X, y, rows = self._rows(X, y, weights, seed)
+            y, known = _spread(y, labelled, len(X))
+            rows, spare = self._rows(X, y, known, sample_weight, seed)
+            ratio = 0.0
+            if spare.size:  # how much they count is not searched for each time
+                weight = unlabelled_weight(base, *given, sample_weight)
+                for model in (base, tried):
+                    model.set_params(unlabelled_weight=weight)
+                ratio = (weight or 0.0) * spare.total / rows.total
+            some = representative(np.arange(spare.size), self.max_samples if ratio else 0)
+            spare = spare.at(some)
             counts = np.unique(y[rows.places], return_counts=True)[1]
             candidates = make_candidates(
                 counts,
                 max(1, n_numbers),
                 **{name: self._values(name) for name in Candidate._fields},
                 factors=(1.0,) if self.selection == "bic" else SHRINKAGE_FACTORS,
+                unlabelled=ratio,
             )
             if not isinstance(tried.partition, str):  # which says how many blocks there are
                 names = getattr(self, "feature_names_in_", None)
@@ -213,7 +216,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         self.best_estimator_ = model
         self.best_params_ = best.candidate._asdict()
         self.best_score_ = best.merit[0]
-        self.cv_results_ = _results(trials)
+        self.cv_results_ = results_of(trials)
         self.n_candidates_ = len(candidates)
         self.model_ = model.model_
         self.reference_log_densities_ = model.reference_log_densities_
@@ -261,41 +264,41 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         return base.set_params(n_jobs=self.n_jobs) if self.n_jobs is not None else base
 
     def _rows(
-        self, X: FloatArray, y: NDArray[Any], sample_weight: Any, seed: int
-    ) -> tuple[FloatArray, NDArray[Any], Rows]:
-        """Samples that count, and those of them to search with.
+        self,
+        X: FloatArray,
+        y: NDArray[Any],
+        known: NDArray[np.bool_],
+        sample_weight: Any,
+        seed: int,
+    ) -> tuple[Rows, Rows]:
+        """Samples that count: those with a class to search with, and those without.
 
         Folds of our own are made of different rows, so that none is trained on and judged by.
         """
-        own_folds = self.selection == "bic" or isinstance(self.cv, Real)
-        if own_folds:
-            X, y, weights = counted_rows(X, y, sample_weight)
-            labels = np.unique(y, return_inverse=True)[1]
-            rows = distinct(X, labels, weights)
-            order = np.arange(rows.size)
+        weights = None if sample_weight is None else checked_weights(sample_weight, len(y))
+        counted = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
+        if not known[counted].any():
+            raise ValueError("sample_weight is zero for all samples whose class is known.")
+        labels = np.full(len(y), -1, dtype=np.intp)
+        labels[known] = np.unique(y[known], return_inverse=True)[1]
+        if self._own_folds:
+            some = None if weights is None else weights[counted]
+            everyone = distinct(X[counted], labels[counted], some)
+            everyone = everyone._replace(places=counted[everyone.places])
         else:
-            labels = np.unique(y, return_inverse=True)[1]
-            weights = None if sample_weight is None else checked_weights(sample_weight, len(y))
-            rows = Rows(np.arange(len(y)), weights)
-            order = canonical_order(X, labels)
-        if rows.size > self.max_samples:
-            labels = labels[rows.places]
-            counts = np.bincount(labels)
-            _, some = split(labels[order], self.max_samples / rows.size, len(counts), seed)
-            rows = rows.at(_with_rare(order[some], labels, counts))
-        return X, y, rows
+            everyone = Rows(np.arange(len(y)), weights)
+        having = known[everyone.places]
+        rows, spare = everyone.at(np.flatnonzero(having)), everyone.at(np.flatnonzero(~having))
+        if self._own_folds and rows.size > self.max_samples:
+            own = labels[rows.places]
+            counts = np.bincount(own)
+            _, few = split(own, self.max_samples / rows.size, len(counts), seed)
+            rows = rows.at(_with_rare(few, own, counts))
+        return rows, spare
 
-    def _spare(
-        self, X: FloatArray, labelled: NDArray[np.bool_] | None, sample_weight: Any, ignored: bool
-    ) -> tuple[FloatArray, FloatArray | None]:
-        """Samples without a class, and their weights, for the training part of every fold."""
-        if labelled is None or ignored:
-            return X[:0], None
-        weights = _part(sample_weight, ~labelled)
-        X, nobody, weights = counted_rows(X[~labelled], np.zeros((~labelled).sum(), int), weights)
-        rows = distinct(X, nobody, weights)
-        rows = rows.at(representative(np.arange(rows.size), self.max_samples))
-        return X[rows.places], rows.weights
+    @property
+    def _own_folds(self) -> bool:
+        return self.selection == "bic" or isinstance(self.cv, Real)
 
     def _attempt(
         self,
@@ -303,25 +306,34 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         X: FloatArray,
         y: NDArray[Any],
         rows: Rows,
-        spare: tuple[FloatArray, FloatArray | None],
+        spare: Rows,
         seed: int,
     ) -> Callable[[Candidate], Trial]:
         def fold(train: Any, test: Any) -> Fold:
             one, two = rows.at(train), rows.at(test)
             parts = (X[one.places], y[one.places], X[two.places], y[two.places])
-            return Fold(*parts, one.weights, two.weights).joined_by(*spare)
+            return Fold(*parts, one.weights, two.weights).joined_by(X[spare.places], spare.weights)
 
         if self.selection == "bic":
             everything = slice(None)
             whole = fold(everything, everything)
             return by_bic(lambda c: [(configured(base, c), whole)])
-        splits = self._splits(X[rows.places], y[rows.places], seed)
+        splits = self._splits(X, y, rows.places, seed)
         folds = [fold(train, test) for train, test in splits]
         return by_folds(lambda c: ((configured(base, c), fold) for fold in folds))
 
-    def _splits(self, X: FloatArray, y: NDArray[Any], seed: int) -> list[tuple[Any, Any]]:
+    def _splits(
+        self, X: FloatArray, y: NDArray[Any], places: NDArray[np.intp], seed: int
+    ) -> list[tuple[Any, Any]]:
+        """Folds of the rows at some places, by their numbers among these."""
         from sklearn.model_selection import StratifiedKFold, check_cv
 
+        if not hasattr(self.cv, "split") and not isinstance(self.cv, Real):  # of all rows of X
+            number = np.full(len(X), -1)
+            number[places] = np.arange(len(places))
+            found = ((number[np.asarray(a)], number[np.asarray(b)]) for a, b in self.cv)
+            return [(a[a >= 0], b[b >= 0]) for a, b in found]
+        X, y = X[places], y[places]
         if isinstance(self.cv, float | np.floating):
             checks.check_real("cv", self.cv, 0.0, 1.0, strict=True)
             classes, labels = np.unique(y, return_inverse=True)
@@ -352,33 +364,15 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             print(f"{settings}: {trial.merit[0]:.4f} in {trial.seconds:.1f} s, {left} left")
 
 
-def _part(sample_weight: Any, chosen: NDArray[np.bool_] | None) -> Any:
-    """Weights of some samples, if there are weights."""
-    if sample_weight is None or chosen is None:
-        return sample_weight
-    return checked_weights(sample_weight, len(chosen))[chosen]
-
-
-def _results(trials: Sequence[Trial]) -> dict[str, Any]:
-    """What scikit-learn's searches call ``cv_results_``."""
-    scores = np.array([trial.accuracies for trial in trials])
-    by_bic = np.isfinite([trial.bic for trial in trials]).all()
-    results: dict[str, Any] = {
-        "params": np.array([trial.candidate._asdict() for trial in trials], dtype=object)
-    }
-    for name in Candidate._fields:
-        results[f"param_{name}"] = np.array([getattr(t.candidate, name) for t in trials])
-    if not by_bic:
-        for i, column in enumerate(scores.T):
-            results[f"split{i}_test_score"] = column
-    return results | {
-        "mean_test_score": np.array([trial.merit[0] for trial in trials]),
-        "std_test_score": np.zeros(len(trials)) if by_bic else scores.std(axis=1),
-        "rank_test_score": _ranks([trial.merit for trial in trials]),
-        "mean_log_loss": np.array([trial.log_losses.mean() for trial in trials]),
-        "bic": np.array([trial.bic for trial in trials]),
-        "seconds": np.array([trial.seconds for trial in trials]),
-    }
+def _spread(
+    y: NDArray[Any], labelled: NDArray[np.bool_] | None, n: int
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Labels of n samples, (n,), and which of them are known; others are anything."""
+    if labelled is None:
+        return y, np.ones(n, dtype=bool)
+    spread = np.empty(n, dtype=y.dtype)
+    spread[labelled] = y
+    return spread, labelled
 
 
 def _with_rare(
@@ -389,8 +383,3 @@ def _with_rare(
     rare = np.flatnonzero(present < FEWEST_OF_A_CLASS)
     more = [np.flatnonzero(labels == j)[:FEWEST_OF_A_CLASS] for j in rare]
     return np.unique(np.concatenate([rows, *more]))
-
-
-def _ranks(merits: Sequence[tuple[float, float]]) -> NDArray[np.int32]:
-    """Ranks of merits that are sorted, the best first; equals share the better rank."""
-    return np.array([1 + merits.index(merit) for merit in merits], dtype=np.int32)

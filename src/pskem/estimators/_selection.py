@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from pskem.blocks import partition_features
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import Shrinkage, suggest_n_components
+from pskem.training import Shrinkage, suggest_n_components, usual_blocks
 
 __all__ = [
     "Candidate",
@@ -28,6 +28,7 @@ __all__ = [
     "by_folds",
     "configured",
     "make_candidates",
+    "results_of",
     "search",
 ]
 
@@ -72,6 +73,7 @@ def make_candidates(
     covariance_type: Sequence[str] | None = None,
     shrinkage: Sequence[float | str] | None = None,
     factors: Sequence[float] = SHRINKAGE_FACTORS,
+    unlabelled: float = 0.0,
 ) -> list[Candidate]:
     """A grid of settings that suit the data, those closest to the classifier's own choice first.
 
@@ -83,20 +85,23 @@ def make_candidates(
     n_features : M
     n_components, n_blocks, covariance_type, shrinkage : values to try; None takes such as suit
     factors : multiples of the automatic shrinkage to try, where no values are given
+    unlabelled : what samples without a class count, for each with one
     """
     N, L = int(counts.sum()), len(counts)
-    sizes = {-(-n_features // size) for size in BLOCK_SIZES}
-    blocks = sorted(sizes) if n_blocks is None else list(n_blocks)
+    others = unlabelled * N
+    first = usual_blocks(counts, n_features, others > 0.0)
+    sizes = {-(-n_features // size) for size in BLOCK_SIZES} - {first}
+    blocks = [first, *sorted(sizes)] if n_blocks is None else list(n_blocks)
     kinds = list(STRUCTURES) if covariance_type is None else list(covariance_type)
     ranked: dict[Candidate, tuple[int, float]] = {}
     for R, kind in product(blocks, kinds):
         m = max(map(len, partition_features(n_features, R)))
-        usual = suggest_n_components(counts, m)
+        usual = suggest_n_components(counts, m, unlabelled=others)
         numbers = n_components
         if numbers is None:
-            most = max(L, N // SAMPLES_PER_KERNEL)
+            most = max(L, int(N + others) // SAMPLES_PER_KERNEL)
             numbers = sorted({usual, *(k * L for k in PER_CLASS if k * L <= most)})
-        usual_shrinkage = Shrinkage().amount(STRUCTURES[kind], m)
+        usual_shrinkage = Shrinkage().amount(STRUCTURES[kind], m, others > 0.0)
         amounts = [factor * usual_shrinkage for factor in factors]
         if shrinkage is not None:
             amounts = [usual_shrinkage if nu == "auto" else float(nu) for nu in shrinkage]
@@ -225,3 +230,30 @@ def search(
         trials.append(trial)
         observe(trial, i + 1, len(candidates) - i - 1)
     return sorted(trials, key=lambda trial: trial.merit, reverse=True)
+
+
+def results_of(trials: Sequence[Trial]) -> dict[str, Any]:
+    """What scikit-learn's searches call ``cv_results_``."""
+    scores = np.array([trial.accuracies for trial in trials])
+    by_bic = np.isfinite([trial.bic for trial in trials]).all()
+    results: dict[str, Any] = {
+        "params": np.array([trial.candidate._asdict() for trial in trials], dtype=object)
+    }
+    for name in Candidate._fields:
+        results[f"param_{name}"] = np.array([getattr(t.candidate, name) for t in trials])
+    if not by_bic:
+        for i, column in enumerate(scores.T):
+            results[f"split{i}_test_score"] = column
+    return results | {
+        "mean_test_score": np.array([trial.merit[0] for trial in trials]),
+        "std_test_score": np.zeros(len(trials)) if by_bic else scores.std(axis=1),
+        "rank_test_score": _ranks([trial.merit for trial in trials]),
+        "mean_log_loss": np.array([trial.log_losses.mean() for trial in trials]),
+        "bic": np.array([trial.bic for trial in trials]),
+        "seconds": np.array([trial.seconds for trial in trials]),
+    }
+
+
+def _ranks(merits: Sequence[tuple[float, float]]) -> NDArray[np.int32]:
+    """Ranks of merits that are sorted, the best first; equals share the better rank."""
+    return np.array([1 + merits.index(merit) for merit in merits], dtype=np.int32)

@@ -113,7 +113,7 @@ class Block:
     @property
     def n_parameters(self) -> int:
         """Free parameters: weights that are not fixed at zero, means, covariances."""
-        K, m = self.kernels.means.shape
+        K, m = len(self.kernels.means), int((~np.isnan(self.shift)).sum())
         free_weights = np.count_nonzero(self.allowed) - len(self.allowed)
         return int(free_weights) + K * m + self.structure.storage.n_parameters(K, m)
 

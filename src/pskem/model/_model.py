@@ -178,6 +178,10 @@ class Model:
             unseen[block.features] = np.isnan(block.shift)
         return unseen
 
+    def lacking(self, X: FloatArray) -> NDArray[np.bool_]:
+        """Which rows of X lack something that the training has seen, (n,)."""
+        return np.any(self.gaps(X) & ~self.unseen(X.shape[1]), axis=1)
+
     def without(self, X: FloatArray, missing: NDArray[np.bool_]) -> FloatArray:
         """Rows of X (n, M) with gaps in some columns, (M,)."""
         left = X.copy()

@@ -164,6 +164,7 @@ class Continuous:
     storage: ClassVar[Any]
     standardised: ClassVar[bool] = True
     gap: ClassVar[float] = np.nan
+    most_kernels: ClassVar[float] = np.inf
 
     def absent(self, X: FloatArray) -> NDArray[np.bool_]:
         return np.isnan(X)
@@ -212,6 +213,11 @@ class Structure(Protocol):
     @property
     def separable(self) -> Separable | None:
         """Covariances as variances, where features are uncorrelated within a kernel."""
+        ...
+
+    @property
+    def most_kernels(self) -> float:
+        """Kernels of a class with which a mixture can have every density that it can have."""
         ...
 
     @property

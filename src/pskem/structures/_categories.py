@@ -8,6 +8,7 @@ has no indicator, and so drops out of the sum.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,6 +75,11 @@ class Categorical:
     def starts(self) -> NDArray[np.intp]:
         """Where the indicators of each column begin."""
         return np.cumsum((0, *self.levels[:-1])).astype(np.intp)
+
+    @property
+    def most_kernels(self) -> float:
+        """As many as have no more parameters than there are combinations of values."""
+        return max(1.0, float(prod(self.levels)) // (1 + sum(n - 1 for n in self.levels)))
 
     def absent(self, X: FloatArray) -> NDArray[np.bool_]:
         """Where no value of a column is there."""

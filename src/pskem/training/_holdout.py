@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pskem.engine import Batch, Gathered, Mapper, Prepared, Source, Total, mix
 from pskem.model import Model
 from pskem.structures import FloatArray
+from pskem.training._order import distinct
 from pskem.training._weighting import Weighting, fit_weighting
 from pskem.typicality import comparable_log_density
 
@@ -68,6 +69,8 @@ def weigh_blocks(model: Model, holdout: Source) -> Weighting:
     return fit_weighting(log_q.transpose(2, 0, 1), labels, model.log_priors, weights)
 
 
+#: Samples without gaps that are enough to leave the others out.
+ENOUGH_WHOLE = 100
 #: Log densities that stand for those of all reference samples.
 REFERENCES = 1001
 
@@ -79,13 +82,17 @@ def reference_log_densities(
 ) -> FloatArray:
     """log p(x) of samples that the model was not trained on, sorted; empty if there are none.
 
-    Those with gaps as if they had none. Many, or weighted ones, are represented by quantiles.
+    Of those with gaps, if there are not enough others, as if they had none. Many, or weighted ones,
+    are represented by quantiles.
     """
     if unseen is None:
         return np.empty(0)
-    X, _, weights = unseen
-    found = comparable_log_density(model, X, parallel_map)
-    counted = np.ones(len(found)) if weights is None else weights
+    X, labels, weights = unseen
+    rows = distinct(X, labels, weights)
+    lacking = model.lacking(X[rows.places])
+    if (~lacking).sum() >= ENOUGH_WHOLE:  # which are cheaper, and more to the point
+        rows = rows.at(np.flatnonzero(~lacking))
+    found, counted = comparable_log_density(model, X[rows.places], parallel_map), rows.counted
     order = np.argsort(found, kind="stable")
     found, counted = found[order], counted[order]
     if len(found) <= REFERENCES and (counted == 1.0).all():

@@ -42,6 +42,8 @@ __all__ = [
     "deal_blocks",
     "make_plan",
     "suggest_n_components",
+    "suit",
+    "usual_blocks",
 ]
 
 #: Training samples of a class for every kernel of its own and feature of the block.
@@ -123,16 +125,13 @@ class Data(NamedTuple):
 
 def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: int) -> Plan:
     """The plan of a fit; ``before`` is the model from which it goes on."""
-    everyone = distinct(samples.X, samples.labels, samples.weights)
-    known = samples.labels[everyone.places] >= 0
-    rows, unlabelled = everyone.at(np.flatnonzero(known)), everyone.at(np.flatnonzero(~known))
+    rows, unlabelled = samples.different_rows()
     unlabelled = unlabelled.times(settings.unlabelled_weight)
     L, M = len(samples.classes), samples.n_numbers
     counts = samples.counts(rows)
-    shared = unlabelled.size > 0 and np.median(counts) < ENOUGH_OF_ONES_OWN
-    start = settings.start or STARTS["em" if shared else "class-kmeans"]
-    partition, n_blocks = _arrangement(settings, M, counts, unlabelled.size > 0)
-    settings = settings._replace(partition=partition, n_blocks=n_blocks)
+    settings = suit(settings, counts, M, unlabelled.size > 0)
+    start = settings.start
+    assert start is not None
     try:
         blocks = _blocks(settings, samples, before, seed, rows) if M else []
     except ValueError as error:
@@ -143,8 +142,10 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         structures.append(Categorical(samples.levels))
     R = len(blocks)
     if before is None:
+        own = isinstance(start, ClassKMeans)
         suggested = [
-            _suggest(start, counts, unlabelled.total, len(features)) for features in blocks
+            suggest_n_components(counts, len(part), kind.most_kernels, unlabelled.total, own)
+            for part, kind in zip(blocks, structures, strict=True)
         ]
         if settings.given is not None:
             suggested = given_sizes(settings.given, suggested)
@@ -239,23 +240,20 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     return Data(source, others, everyone, coordinates, volumes, spare, holdout, watched)
 
 
-def _arrangement(
-    settings: Settings, M: int, counts: NDArray[np.intp], unlabelled: bool
-) -> tuple[Any, int | None]:
-    """The partition and the number of blocks, where they are left to the data.
+def suit(settings: Settings, counts: NDArray[np.intp], M: int, unlabelled: bool) -> Settings:
+    """Settings with the start and the blocks that suit so many samples of each class, (L,).
 
-    Where classes have fewer samples than there are features, blocks teach each other the classes of
-    samples without one: each then has a bit of everything, and there are three of them at least.
+    Few samples are too few to start kernels of their class from, where others have no class.
     """
+    shared = unlabelled and np.median(counts) < ENOUGH_OF_ONES_OWN
+    start = settings.start or STARTS["em" if shared else "class-kmeans"]
     partition, n_blocks = settings.partition, settings.n_blocks
-    if not isinstance(partition, str):
-        return partition, n_blocks
-    if partition == "auto":
-        partition = "interleaved" if unlabelled else "sequential"
-    if unlabelled and n_blocks is None and np.median(counts) < M:
-        usual = len(partition_features(M))
-        n_blocks = max(usual, min(BLOCKS_THAT_TEACH, M // FEWEST_THAT_TEACH))
-    return partition, n_blocks
+    if isinstance(partition, str):
+        if partition == "auto":  # blocks that teach each other have a bit of everything
+            partition = "interleaved" if unlabelled else "sequential"
+        if n_blocks is None and M:
+            n_blocks = usual_blocks(counts, M, unlabelled)
+    return settings._replace(start=start, partition=partition, n_blocks=n_blocks)
 
 
 def _for_numbers(error: ValueError, samples: Samples) -> ValueError:
@@ -280,28 +278,34 @@ def _sizes(value: Any, suggested: Sequence[int], categories: bool) -> list[int]:
     return [*check_n_components(value, suggested[:-1]), suggested[-1]]
 
 
-def _suggest(start: StartMethod, counts: NDArray[np.intp], unlabelled: float, m: int) -> int:
-    """K for a block of m features, from the samples of each class and the number of those without.
+def suggest_n_components(
+    counts: NDArray[np.intp],
+    m: int,
+    most: float = np.inf,
+    unlabelled: float = 0.0,
+    own: bool = True,
+) -> int:
+    """K for a block of m features, from the samples of each class (L,), and of none.
 
-    The latter belong to classes as often as those with a class do. Kernels of a class start at
-    samples that have one; those that all share start anywhere.
+    One kernel for every 30 m samples of a class, at least 1 and at most 20, or ``most``. Samples
+    without a class belong to classes as often as the others do. Kernels of a class of their own
+    start at samples that have one; those that all share start anywhere.
     """
-    if not unlabelled:
-        return suggest_n_components(counts, m)
     everyone = counts * (1.0 + unlabelled / counts.sum())
-    per_class = np.clip(everyone // (SAMPLES_PER_FEATURE * m), 1, MOST_PER_CLASS)
-    if isinstance(start, ClassKMeans):
-        per_class = np.minimum(per_class, counts)
-    return int(per_class.sum())
+    found = np.clip(everyone // (SAMPLES_PER_FEATURE * m), 1, min(most, MOST_PER_CLASS))
+    return int((np.minimum(found, counts) if unlabelled and own else found).sum())
 
 
-def suggest_n_components(counts: NDArray[np.intp], m: int) -> int:
-    """K for a block of m features, from the samples of each class (L,).
+def usual_blocks(counts: NDArray[np.intp], M: int, unlabelled: bool) -> int:
+    """The number of blocks of M features.
 
-    One kernel for every 30 m samples of a class, at least 1 and at most 20.
+    Where classes have fewer samples than there are features, blocks teach each other the classes of
+    samples without one, and there are three of them at least.
     """
-    per_class = np.clip(counts // (SAMPLES_PER_FEATURE * m), 1, MOST_PER_CLASS)
-    return int(per_class.sum())
+    usual = len(partition_features(M))
+    if not unlabelled or np.median(counts) >= M:
+        return usual
+    return max(usual, min(BLOCKS_THAT_TEACH, M // FEWEST_THAT_TEACH))
 
 
 def _blocks(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.structures import FloatArray
-from pskem.training._order import Rows
+from pskem.training._order import Rows, distinct
 from pskem.training._settings import Settings
 
 __all__ = ["Refinement", "Samples", "hold_out", "split", "split_rows"]
@@ -54,6 +54,12 @@ class Samples(NamedTuple):
         if self.class_weights is not None:
             masses = masses / self.class_weights
         return np.maximum(1, np.round(masses)).astype(np.intp)
+
+    def different_rows(self) -> tuple[Rows, Rows]:
+        """The different rows with a class, and those without."""
+        everyone = distinct(self.X, self.labels, self.weights)
+        known = self.labels[everyone.places] >= 0
+        return everyone.at(np.flatnonzero(known)), everyone.at(np.flatnonzero(~known))
 
     def labelled(self) -> Samples:
         """Those whose class is known."""

@@ -12,8 +12,8 @@ from pskem.engine import Mapper, workers
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._loop import Trainer, train
-from pskem.training._order import Rows, distinct, representative
-from pskem.training._planning import arrange, make_plan
+from pskem.training._order import Rows, representative
+from pskem.training._planning import arrange, make_plan, suit
 from pskem.training._refining import Refiner, refine
 from pskem.training._settings import Settings
 from pskem.training._splitting import ENOUGH_TO_VALIDATE, Samples
@@ -27,8 +27,8 @@ ENOUGH_TO_CHOOSE = 20_000
 #: What the log posterior of a hidden label counts beside whether it is found. One that is lower
 #: than this counts as this: one sample must not decide.
 SHARE_OF_LOG_POSTERIOR, LEAST_LOG_POSTERIOR = 0.5, -5.0
-#: Merits of a label that differ by less are the same; then more samples are better.
-NO_DIFFERENCE = 0.01
+#: By so many standard errors, and by so much a label, merits easily differ.
+EASILY, NO_DIFFERENCE = 0.25, 0.01
 
 
 class Question(NamedTuple):
@@ -48,11 +48,13 @@ def settle_unlabelled(
 ) -> tuple[Settings, Samples]:
     """Settings with what each sample without a class counts, and the samples that count.
 
-    ``before`` is what they counted in a fit from which this one goes on.
+    ``before`` is what they counted in a fit from which this one goes on, if nothing else is said.
     """
     if (samples.labels >= 0).all():
         return settings._replace(unlabelled_weight=None), samples
-    weight = settings.unlabelled_weight if before is None else before
+    weight = settings.unlabelled_weight
+    if weight is None:
+        weight = before
     if weight is None:
         with workers(settings.n_jobs) as parallel_map:
             weight = _choose(settings, samples, seed, parallel_map)
@@ -68,30 +70,47 @@ def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mappe
     the one with which their classes are found best. Settled on 20 public tables with 3 to 100
     labels a class and on training images of MNIST and Fashion-MNIST.
     """
-    rows, unlabelled = _rows(samples)
+    everyone = samples.different_rows()
+    rows, unlabelled = (
+        part.at(representative(np.arange(part.size), ENOUGH_TO_CHOOSE)) for part in everyone
+    )
+    # What is tried is what the fit would be, though it sees fewer labels.
+    weighing = settings.block_weights
+    quiet = settings._replace(
+        verbose=0,
+        early_stopping=None if settings.early_stopping else settings.early_stopping,
+        block_weights="auto" if isinstance(weighing, str) else weighing,
+    )
+    suited = suit(quiet, samples.counts(everyone[0]), samples.n_numbers, True)
     even = rows.total / unlabelled.total
     weights = [1.0, even, 0.0] if even < 1.0 else [1.0, 0.0]
-    merits, asked = np.zeros(len(weights)), 0.0
-    quiet = settings._replace(verbose=0)
+    merits: list[list[FloatArray]] = [[] for _ in weights]
+    counted: list[FloatArray] = []
     for question in _questions(samples, rows, unlabelled, seed):
-        for i, weight in enumerate(weights):
-            tried = quiet._replace(unlabelled_weight=weight)
-            known = question.samples if weight else question.samples.labelled()
-            merits[i] += _merit(_trained(tried, known, seed, parallel_map), question, parallel_map)
-        asked += len(question.labels) if question.weights is None else question.weights.sum()
-    as_good = merits >= merits.max() - NO_DIFFERENCE * asked
-    return weights[int(as_good.argmax())]
+        for found, weight in zip(merits, weights, strict=True):
+            tried, known = suited._replace(unlabelled_weight=weight), question.samples
+            if not weight:
+                tried, known = quiet, question.samples.labelled()
+            found.append(
+                _merits(_trained(tried, known, seed, parallel_map), question, parallel_map)
+            )
+        times = question.weights
+        counted.append(np.ones(len(question.labels)) if times is None else times)
+    best = _best([np.concatenate(found) for found in merits], np.concatenate(counted))
+    return everyone[0].total / everyone[1].total if weights[best] == even else weights[best]
 
 
-def _rows(samples: Samples) -> tuple[Rows, Rows]:
-    """Rows with and without a class, as many as are needed."""
-    everyone = distinct(samples.X, samples.labels, samples.weights)
-    known = samples.labels[everyone.places] >= 0
-    parts = (everyone.at(np.flatnonzero(mask)) for mask in (known, ~known))
-    rows, unlabelled = (
-        part.at(representative(np.arange(part.size), ENOUGH_TO_CHOOSE)) for part in parts
-    )
-    return rows, unlabelled
+def _best(merits: list[FloatArray], counted: FloatArray) -> int:
+    """Which of several weights it is, by the merits of the labels under each, (n,).
+
+    A later one, with which samples count less, must be better by more than chance easily makes it.
+    """
+    best = 0
+    for i in range(1, len(merits)):
+        gain = merits[i] - merits[best]
+        by_chance = EASILY * np.sqrt(counted @ gain**2) + NO_DIFFERENCE * counted.sum()
+        best = i if counted @ gain > by_chance else best
+    return best
 
 
 def _questions(samples: Samples, rows: Rows, unlabelled: Rows, seed: int) -> Iterator[Question]:
@@ -100,7 +119,7 @@ def _questions(samples: Samples, rows: Rows, unlabelled: Rows, seed: int) -> Ite
         yield Question(_taken(samples, rows.followed_by(unlabelled)), *samples.validation)
         return
     labels = samples.labels[rows.places]
-    many = rows.total >= ENOUGH_TO_VALIDATE
+    many = samples.counts(rows).sum() >= ENOUGH_TO_VALIDATE
     n_parts = PARTS_OF_MANY if many else PARTS
     rng = np.random.default_rng([seed, 3])
     part_of = np.full(rows.size, -1)
@@ -139,10 +158,10 @@ def _nobody(state: object) -> bool:
     return False
 
 
-def _merit(model: Model, question: Question, parallel_map: Mapper) -> float:
-    """How many of the classes that are asked for are found, and how probable they are."""
+def _merits(model: Model, question: Question, parallel_map: Mapper) -> FloatArray:
+    """Whether each of the classes that are asked for is found, and how probable it is, (n,)."""
     log_posterior = model.log_posterior(question.X, parallel_map)
     own = log_posterior[np.arange(len(question.labels)), question.labels]
     right = log_posterior.argmax(axis=1) == question.labels
-    found = right + SHARE_OF_LOG_POSTERIOR * np.maximum(own, LEAST_LOG_POSTERIOR)
-    return float(found.sum() if question.weights is None else found @ question.weights)
+    merits: FloatArray = right + SHARE_OF_LOG_POSTERIOR * np.maximum(own, LEAST_LOG_POSTERIOR)
+    return merits

@@ -67,6 +67,15 @@ def _own_columns(model: Any) -> Columns | None:
     return Columns(list(names[code.numeric]), list(names[code.categorical]), {})
 
 
+def _as_known(column: Any, known: list[Any]) -> list[Any]:
+    """Texts of a file as the values that a model knows: by their text or, if numbers, by value."""
+    by_text = {str(value): value for value in known}
+    by_value = {_value(text): value for text, value in by_text.items()}
+    by_value = {} if None in by_value else by_value
+    texts = column.astype(object)
+    return [by_text.get(str(t), by_value.get(_value(str(t)), t)) for t in texts]
+
+
 def _value(text: str) -> float | None:
     """The number that a text is, or None."""
     try:
@@ -287,9 +296,7 @@ class Predictor(NamedTuple):
         if self.columns is not None and code is not None and names is not None:
             X = align(frame, self.columns)
             for place, known in zip(code.categorical, code.values, strict=True):
-                values = {str(value): value for value in known}  # in a file all is text
-                texts = X[names[place]].astype(object)
-                X[names[place]] = [values.get(str(text), text) for text in texts]
+                X[names[place]] = _as_known(X[names[place]], known.tolist())
             return X[list(names)]
         if self.columns is not None:
             return align(frame, self.columns)

@@ -103,13 +103,17 @@ def tune(
         n_numbers = len(task.columns.numeric)
     known = is_labelled(first.y)
     _, counts = np.unique(known_labels(first.y[known]), return_counts=True)
-    grid = [Candidate(len(counts), 1, "full", 1.0)]  # categories alone have nothing to try
-    if n_numbers:
-        grid = make_candidates(counts, n_numbers, covariance_type=list(STRUCTURES))
-    base = suited(classifier, task)
+    base, ratio = suited(classifier, task), 0.0
     if not known.all():  # how much other rows count is not searched for each time
         weight = unlabelled_weight(base, first.X, first.y, first.weights)
         base.set_params(unlabelled_weight=weight)
+        counted = np.ones(len(known)) if first.weights is None else first.weights
+        ratio = (weight or 0.0) * counted[~known].sum() / counted[known].sum()
+    grid = [Candidate(len(counts), 1, "full", 1.0)]  # categories alone have nothing to try
+    if n_numbers:
+        grid = make_candidates(
+            counts, n_numbers, covariance_type=list(STRUCTURES), unlabelled=ratio
+        )
 
     def make(candidate: Candidate) -> Iterator[tuple[SharedKernelClassifier, Fold]]:
         for fold in folds:
