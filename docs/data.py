@@ -20,7 +20,7 @@ from docs import replication
 from pskem.display import Table
 
 HERE = Path(__file__).parent
-RECORDS = HERE / "data"
+TAKEN = HERE / "data"
 LABELS = (3, 10, 30, 100, 1000)
 FEW = {
     "pskem": "**pskem**",
@@ -41,12 +41,12 @@ Row = dict[str, str]
 
 
 def load() -> list[Point]:
-    return replication.load(RECORDS)
+    return replication.load(TAKEN)
 
 
 def rows(name: str) -> list[Row]:
     """The records of a file; none if there is no such file."""
-    path = RECORDS / name
+    path = TAKEN / name
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as lines:
@@ -66,6 +66,40 @@ def few_labels(points: list[Point]) -> str:
         for name, title in FEW.items()
     ]
     return Table(["accuracy, %", *(f"{n} a class" for n in LABELS)], body).markdown()
+
+
+def sharing(points: list[Point]) -> str:
+    """Accuracy with kernels that all classes share, and with kernels of one class each."""
+    kinds = {"em": "all classes share all kernels", "class-kmeans": "kernels of one class each"}
+    cells = {
+        (p["settings"]["init"], p["experiment"]): spread(p, "honest")
+        for p in of(points, "unlabelled")
+        if p["experiment"].startswith("sharing")
+    }
+    columns = [f"sharing, {n} labels a class" for n in (3, 10)]
+    body = [
+        [title, *(cells.get((init, column), "not run") for column in columns)]
+        for init, title in kinds.items()
+    ]
+    return Table(["accuracy, %", "3 a class", "10 a class"], body).markdown()
+
+
+def few_in_tables() -> str:
+    """Accuracy, log loss and ranks over public tables, by what rows without a class count."""
+    titles = {"chosen": "chosen (default)", "full": "1", "labels alone": "0: labels alone"}
+    found: dict[str, dict[str, dict[str, Row]]] = {}
+    for row in rows("labels.csv"):
+        found.setdefault(row["labels"], {}).setdefault(row["table"], {})[row["method"]] = row
+    body = []
+    for n, tables in sorted(found.items(), key=lambda item: int(item[0])):
+        whole = [methods for methods in tables.values() if len(methods) == len(titles)]
+        cells = []
+        for name in titles:
+            accuracy = sum(float(table[name]["accuracy"]) for table in whole) / len(whole)
+            loss = sum(float(table[name]["log loss"]) for table in whole) / len(whole)
+            cells.append(f"{100 * accuracy:.1f} ({loss:.2f})")
+        body.append([n, str(len(whole)), *cells])
+    return Table(["labels a class", "tables", *titles.values()], body).markdown()
 
 
 def planted() -> str:
@@ -133,6 +167,8 @@ def sections(points: list[Point]) -> dict[str, str]:
         "planted": planted(),
         "gaps": compared(GAPS, with_gaps),
         "few": few_labels(points),
+        "sharing": sharing(points),
+        "labels": few_in_tables(),
         "mixed": compared(MIXED, with_texts),
         "outliers": outliers(),
     }
@@ -140,7 +176,7 @@ def sections(points: list[Point]) -> dict[str, str]:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        take(Path(sys.argv[1]), RECORDS)
+        take(Path(sys.argv[1]), TAKEN)
     page = HERE / "data.md"
     text = fill(page.read_text(encoding="utf-8"), sections(load()))
     page.write_text(text, encoding="utf-8")

@@ -119,8 +119,8 @@ def check_prior(value: Any, frequencies: FloatArray) -> FloatArray:
     """Class priors (L,) from the parameter and the class frequencies."""
     L = len(frequencies)
     accepted = (
-        f"Accepted: None (class frequencies), 'uniform', or an array of {L} numbers, one per class,"
-        " that are not negative and sum to 1."
+        f"Accepted: 'uniform', or {L} numbers, one per class, as an array or by class, that are not"
+        " negative and sum to 1; None stands for class frequencies in a fit."
     )
     if value is None:
         return frequencies

@@ -498,6 +498,19 @@ def test_priors_of_a_file_are_in_proportion(shifted):
     np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
+def test_outliers_are_as_in_the_training_under_other_priors(shifted):
+    one = predicted(shifted, "--outliers", "0.05")
+    other = predicted(shifted, "--outliers", "0.05", "--priors", "uniform")
+    assert (one["rejected"] == other["rejected"]).all()
+    assert (one["rejected"] == "outlier").any()
+
+
+def test_priors_that_are_neither_a_word_nor_a_file(shifted, capsys):
+    given = [str(shifted / "m.pskem"), str(shifted / "new.csv")]
+    assert run(["predict", *given, "--priors", "estimat"]) == 2
+    assert "neither uniform nor estimate" in capsys.readouterr().err
+
+
 def test_priors_cannot_be_estimated_from_stdin(shifted, capsys):
     assert run(["predict", str(shifted / "m.pskem"), "-", "--priors", "estimate"]) != 0
     assert "stdin" in capsys.readouterr().err
@@ -516,6 +529,21 @@ def test_outliers_need_rows_that_were_held_out(capsys, tmp_path):
     assert run([*given, "0.2"]) == 0  # which also tell outliers
     assert run(["predict", str(made), str(small), "--outliers", "0.1"]) == 0
     assert capsys.readouterr().out.count("outlier") >= 3
+
+
+def test_question_marks_are_gaps_and_odd_texts_are_told(tmp_path, capsys, rng):
+    ages = [str(age) for age in rng.integers(20, 70, size=100)]
+    frame = pd.DataFrame({"age": ages, "size": ages, "kind": np.arange(100) % 2})
+    frame.loc[::5, "age"], frame.loc[::5, "size"] = "?", "oops"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    given = ["fit", str(tmp_path / "t.csv"), "-t", "kind", "-o", str(tmp_path / "m.pskem")]
+    assert run([*given, "--unlabelled"]) == 0
+    told = capsys.readouterr().err
+    assert "Column 'size' is taken for categories, though most of it is numbers" in told
+    assert "'oops'" in told
+    assert "'age'" not in told
+    assert "All rows have a class" in told
+    assert run([*given, "--unlabelled-weight", "0.5"]) == 2
 
 
 def test_rows_without_a_class_are_learnt_from_if_asked(tmp_path, rng, capsys):

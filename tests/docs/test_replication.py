@@ -14,7 +14,7 @@ pytestmark = pytest.mark.plumbing
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Pages whose tables a module of the same name writes.
-PAGES = ["replication", "beyond"]
+PAGES = ["replication", "beyond", "data"]
 
 
 @pytest.fixture

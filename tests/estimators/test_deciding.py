@@ -98,6 +98,18 @@ def test_estimated_priors_maximise_the_likelihood(model, rng):
     np.testing.assert_allclose(found, np.exp(best - logsumexp(best)), atol=1e-4)
 
 
+def test_members_may_have_priors_of_their_own(rng):
+    X, y = planted(rng, 400, [0.5, 0.3, 0.2])
+    labels = np.where(rng.random(400) < 0.7, None, y)
+    member = SharedKernelClassifier(unlabelled_weight=1.0, n_blocks=2, n_components=6, max_iter=5)
+    model = PartitionEnsemble(member, 3, random_state=0).fit(X, labels)
+    assert len({tuple(m.class_prior_) for m in model.estimators_}) > 1
+    priors = np.array([0.1, 0.2, 0.7])
+    expected = model.predict_proba(X) * priors / model.class_prior_
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.with_priors(priors).predict_proba(X), expected, rtol=1e-9)
+
+
 def test_all_classifiers_change_their_priors(rng, tmp_path):
     X, y = planted(rng, 600, [0.5, 0.3, 0.2])
     new, _ = planted(rng, 3000, [0.1, 0.2, 0.7])
@@ -108,6 +120,8 @@ def test_all_classifiers_change_their_priors(rng, tmp_path):
         np.testing.assert_allclose(found, [0.1, 0.2, 0.7], atol=0.06)
         other = made.with_priors(found)
         np.testing.assert_allclose(other.class_prior_, found)
+        best = getattr(other, "best_estimator_", other)
+        np.testing.assert_array_equal(best.predict_proba(X), other.predict_proba(X))
         pskem.save(other, tmp_path / "model.pskem", overwrite=True)
         for loaded in (pskem.load(tmp_path / "model.pskem"), pickle.loads(pickle.dumps(other))):
             np.testing.assert_array_equal(loaded.predict_proba(X), other.predict_proba(X))
@@ -187,6 +201,20 @@ def test_rows_with_gaps_are_outliers_as_often_as_others(model, rng, where):
     assert not model.is_outlier(np.full((1, X.shape[1]), np.nan), 0.1).any()
     far = np.where(np.isnan(holes[6000:]), np.nan, holes[6000:] + 50.0)
     assert model.is_outlier(far, 0.1).all()
+
+
+def test_few_reference_samples_cannot_tell_a_small_share(model, rng):
+    X, _ = planted(rng, 40, [0.5, 0.3, 0.2])
+    with pytest.warns(UserWarning, match=r"share=0\.01 cannot be told by 30 .* use 100 at least"):
+        model.set_reference(X[:30]).is_outlier(X, 0.01)
+
+
+def test_a_weight_is_so_many_reference_samples(model, rng):
+    X, _ = planted(rng, 300, [0.5, 0.3, 0.2])
+    times = rng.integers(0, 4, 300)
+    one = model.set_reference(X, times).is_outlier(X, 0.1)
+    other = model.set_reference(np.repeat(X, times, axis=0)).is_outlier(X, 0.1)
+    np.testing.assert_array_equal(one, other)
 
 
 def test_a_second_fit_forgets_the_reference(rng):

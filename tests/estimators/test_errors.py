@@ -59,9 +59,9 @@ def start(weights=None, means=None, covariances=None, **others):
         ({"warm_start": "yes"}, "warm_start='yes' must be True or False"),
         (
             {"priors": "equal"},
-            "priors='equal' is not known. Accepted: None .class",
+            "priors='equal' is not known. Accepted: 'uniform'",
         ),
-        ({"priors": [0.5, 0.5]}, r"priors has shape \(2,\). Accepted.*an array of 3 numbers"),
+        ({"priors": [0.5, 0.5]}, r"priors has shape \(2,\). Accepted.*or 3 numbers"),
         ({"priors": [0.5, 0.4, 0.2]}, r"sums to 1.1. Accepted.*sum to 1"),
         ({"priors": [1.5, -0.5, 0.0]}, "holds negative values. Accepted"),
         (start(weights=np.ones((3, 2))), "every row must sum to 1, but row 0 sums to 2"),

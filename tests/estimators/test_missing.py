@@ -14,6 +14,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 
+import pskem
 from pskem import (
     PartitionEnsemble,
     SharedKernelClassifier,
@@ -205,6 +206,26 @@ def test_a_column_that_nobody_has_seen_changes_nothing(labelled, covariance_type
     # It begins to count once a training sees it.
     other.set_params(warm_start=True, max_iter=3).fit(np.insert(X, 2, X[:, 0], axis=1), y)
     assert np.isfinite(other.blocks_[0].means).all()
+
+
+def test_a_block_that_nobody_has_seen(labelled, tmp_path):
+    X, y = labelled
+    X = X.copy()
+    X[:, 2] = np.nan
+    n_blocks = X.shape[1]
+    for covariance_type in COVARIANCE_TYPES:
+        settings = {"covariance_type": covariance_type, "n_components": 3, "n_blocks": n_blocks}
+        model = SharedKernelClassifier(**settings, random_state=0).fit(X, y)
+        pskem.save(model, tmp_path / "m.pskem", overwrite=True)
+        again = pskem.load(tmp_path / "m.pskem")
+        later = np.nan_to_num(X)
+        np.testing.assert_array_equal(again.predict_proba(later), model.predict_proba(X))
+        drawn, _ = again.sample(5, random_state=0)
+        assert np.isnan(drawn[:, 2]).all()
+        assert np.isfinite(np.delete(drawn, 2, axis=1)).all()
+    seen = SharedKernelClassifier(n_components=3).fit(np.delete(X, 2, axis=1), y)
+    unseen = SharedKernelClassifier(n_components=3).fit(X, y)
+    assert unseen.model_.n_parameters == seen.model_.n_parameters
 
 
 def test_single_precision(gapped):

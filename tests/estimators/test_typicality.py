@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import chi2
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 
 from pskem import SharedKernelClassifier, SharedKernelDensity
 from pskem.typicality import comparable_log_density
@@ -46,3 +48,30 @@ def test_missing_categories_are_gaps_as_well(rng):
     found = model.is_outlier(holes, 0.1)
     assert found[lacking].mean() == pytest.approx(0.1, abs=0.04)
     assert found[~lacking].mean() == pytest.approx(0.1, abs=0.04)
+
+
+def test_a_rare_value_is_unusual_also_where_nothing_else_is_there(rng):
+    n = 5000
+    frame = pd.DataFrame(
+        {"x": rng.standard_normal(n), "k": np.where(rng.random(n) < 0.5, "a", "b")}
+    )
+    frame.loc[:19, "k"] = "rare"
+    y = rng.integers(2, size=n)
+    model = SharedKernelClassifier(random_state=0, discriminative_iter=0).fit(frame, y)
+    model.set_reference(frame)
+    alone = pd.DataFrame({"x": [np.nan, np.nan], "k": ["rare", "a"]})
+    assert model.is_outlier(alone, 0.01).tolist() == [True, False]
+
+
+def test_images_with_gaps(rng):
+    """Where the model is not exact, rows with gaps are outliers less often, never more."""
+    images, y = load_digits(return_X_y=True)
+    X = PCA(20, random_state=0).fit_transform(images)
+    order = rng.permutation(len(X))
+    train, one, two = np.split(order, [900, 1350])
+    model = SharedKernelClassifier(random_state=0, discriminative_iter=0)
+    model.fit(X[train], y[train]).set_reference(X[one])
+    holes = X[two].copy()
+    holes[:, rng.choice(20, 6, replace=False)] = np.nan
+    assert 0.01 < model.is_outlier(holes, 0.1).mean() < 0.15
+    assert model.is_outlier(holes + 500.0, 0.1).mean() > 0.99

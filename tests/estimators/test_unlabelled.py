@@ -391,6 +391,78 @@ def test_a_search_learns_from_samples_without_a_class(rng):
     assert np.isfinite(by_bic.cv_results_["bic"]).all()
 
 
+def test_a_search_takes_folds_over_all_rows_and_weights_of_zero(rng):
+    X, y = two_views(rng, 300)
+    labels = hide(y, rng, 20)
+    known = ~np.isnan(labels)
+    search = SharedKernelClassifierCV(
+        SharedKernelClassifier(max_iter=5), n_components=[4], n_blocks=2, random_state=0
+    )
+    halves = [(np.arange(0, 300, 2), np.arange(1, 300, 2))]
+    found = clone(search).set_params(cv=halves).fit(X, labels)
+    trained = clone(found.best_estimator_).fit(X[::2], labels[::2])
+    judged = np.flatnonzero(known[1::2]) * 2 + 1
+    alike = found.cv_results_["split0_test_score"][0]
+    assert alike == pytest.approx(trained.score(X[judged], y[judged]), abs=0.15)
+    # A weight of zero is absence, also of all rows without a class.
+    absent = clone(search).fit(X, labels, np.where(known, 1.0, 0.0))
+    alone = clone(search).fit(X[known], labels[known])
+    assert absent.model_.same_kernels(alone.model_)
+
+
+def test_early_stopping_with_few_labels(rng):
+    X, y = two_views(rng, 200)
+    model = SharedKernelClassifier(early_stopping=True, max_iter=5, validation_fraction=0.3)
+    assert model.fit(X, hide(y, rng, 3)).unlabelled_weight_ is not None
+
+
+def test_a_weight_that_is_given_goes_before_that_of_the_last_fit(rng):
+    X, y = two_views(rng, 200)
+    labels = hide(y, rng, 10)
+    settings = {"n_blocks": 1, "n_components": 4, "partition": "sequential", "max_iter": 3}
+    model = SharedKernelClassifier(**settings, unlabelled_weight=0.0).fit(X, labels)
+    model.set_params(warm_start=True, unlabelled_weight=0.5).fit(X, labels)
+    assert model.unlabelled_weight_ == 0.5
+    assert model.set_params(unlabelled_weight="auto").fit(X, labels).unlabelled_weight_ == 0.5
+
+
+def test_as_much_as_the_labels_is_of_all_rows(rng, monkeypatch):
+    monkeypatch.setattr("pskem.training._unlabelled.ENOUGH_TO_CHOOSE", 50)
+    monkeypatch.setattr("pskem.training._unlabelled._best", lambda merits, counted: 1)
+    X, y = two_views(rng, 220)
+    model = SharedKernelClassifier(max_iter=2).fit(X, hide(y, rng, 10))
+    assert model.unlabelled_weight_ == pytest.approx(20 / 200)
+
+
+def test_the_choice_does_not_depend_on_order_threads_or_how_rows_repeat(rng):
+    X, y = across_clusters(rng, 200)
+    labels = hide(y, rng, 12)
+    counts = rng.integers(1, 4, 200)
+    rows = rng.permutation(np.repeat(np.arange(200), counts))
+    model = SharedKernelClassifier(max_iter=10, random_state=0)
+    one = clone(model).set_params(n_jobs=1).fit(X, labels, counts)
+    other = clone(model).set_params(n_jobs=2).fit(X[rows], labels[rows])
+    assert one.unlabelled_weight_ == pytest.approx(other.unlabelled_weight_, rel=1e-12)
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), rtol=1e-7)
+
+
+def test_scores_leave_samples_without_a_class_out(rng):
+    X, y = two_views(rng, 200)
+    labels = hide(y, rng, 10)
+    known = ~np.isnan(labels)
+    model = SharedKernelClassifier(max_iter=5, random_state=0).fit(X, labels)
+    right = model.score(X[known], y[known])
+    assert model.score(X, labels) == right
+    assert model.score(X, np.where(known, labels, None)) == right
+    marked = clone(model).set_params(unlabelled=-1).fit(X, np.where(known, labels, -1))
+    assert marked.score(X, np.where(known, y, -1)) == right
+    weights = rng.random(200)
+    weighted = model.score(X[known], y[known], weights[known])
+    assert model.score(X, labels, weights) == weighted
+    with pytest.raises(ValueError, match="no class at all"):
+        model.score(X, np.full(200, np.nan))
+
+
 def test_callbacks_see_no_invented_labels(rng, monkeypatch):
     seen = []
     monkeypatch.setattr(

@@ -129,3 +129,23 @@ def test_bare_models_take_columns_by_name_or_by_number(tmp_path):
     pskem.save(SharedKernelDensity(n_components=2).fit(X), path)
     with pytest.raises(TableError, match="SharedKernelDensity, which is no fitted classifier"):
         Predictor.load(path)
+
+
+def test_a_model_of_python_knows_its_categories_in_a_file(tmp_path, rng):
+    """In a file all is text, and a number may be written in several ways."""
+    y = rng.integers(2, size=300)
+    frame = pd.DataFrame(
+        {
+            "grade": pd.Categorical(
+                np.where(rng.random(300) < 0.1, np.nan, (y + rng.integers(2, size=300)))
+            ),
+            "x": rng.standard_normal(300) + y,
+            "colour": np.where(rng.random(300) < 0.2 + 0.6 * y, "red", "blue"),
+        }
+    )
+    model = pskem.SharedKernelClassifier(random_state=0).fit(frame, y)
+    pskem.save(model, tmp_path / "m.pskem")
+    frame.assign(grade=frame["grade"].astype("Int64")).to_csv(tmp_path / "t.csv", index=False)
+    predictor = Predictor.load(tmp_path / "m.pskem")
+    (found,) = predictor.predictions(str(tmp_path / "t.csv"), proba=True)
+    np.testing.assert_allclose(found["p(1)"], model.predict_proba(frame)[:, 1], rtol=1e-9)

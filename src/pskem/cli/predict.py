@@ -86,6 +86,10 @@ def predict(
         remark(f"Estimated priors: {', '.join(map('{} {:.3g}'.format, names, found))}.")
         predictor = predictor.with_priors(found)
     elif priors is not None:
+        if priors != "uniform" and not Path(priors).exists():
+            raise click.UsageError(
+                f"--priors {priors} is neither uniform nor estimate, and there is no such file."
+            )
         given = "uniform" if priors == "uniform" else priors_of(read_table(priors, text=["class"]))
         try:
             predictor = predictor.with_priors(given)

@@ -35,6 +35,8 @@ def read_task(
     from pskem.persistence import check_model_place
     from pskem.workflow import Task
 
+    if given["unlabelled_weight"] != "auto" and not given["unlabelled"]:
+        raise click.UsageError("--unlabelled-weight is for rows without a class: add --unlabelled.")
     target = given.pop("target")
     options = {name: given.pop(name) for name in TABLE_OPTIONS}
     if target is None and not is_named(data):
@@ -72,7 +74,7 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
 def _counted(weight: float | None) -> str | None:
     """What rows without a class count, if there were any."""
     if not weight:
-        return None if weight is None else "left out: without them hidden classes were found better"
+        return None if weight is None else "are left out"
     return "count fully" if weight == 1.0 else f"count {weight:.2g} each"
 
 

@@ -148,8 +148,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     n_iter_no_change : int or None, default=10
         Passes without a better validation score after which training stops. None goes on, and
         still keeps the best pass.
-    priors : None, "uniform" or array of shape (n_classes,), default=None
-        Class priors. None takes the class frequencies, ``"uniform"`` is the paper's choice.
+    priors : None, "uniform", array of shape (n_classes,) or dict, default=None
+        Class priors, in the order of the classes or by class. None takes the class frequencies,
+        ``"uniform"`` is the paper's choice.
     class_weight : None, "balanced" or dict, default=None
         Weights of the classes, by which those of their samples are multiplied; ``"balanced"`` lets
         all classes count alike. The frequencies that `priors` takes change with them.

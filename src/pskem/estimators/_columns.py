@@ -253,9 +253,9 @@ def about_text(X: Any, code: ColumnCode | None) -> str:
         for value in _objects(X, place):
             if isinstance(value, str) and not _is_number(value):
                 return (
-                    f"Column {_name(X, place)!r} of X holds {value!r}, which is no number. Columns"
-                    " of texts are categories in a data frame, or if categorical_features names"
-                    " them."
+                    f"Column {_name(X, place)!r} of X holds {value!r}, which is no number. A"
+                    " classifier takes columns of texts as categories: those of a data frame with"
+                    " categorical_features='from_dtype', or those that it names."
                 )
     return ""
 

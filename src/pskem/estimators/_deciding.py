@@ -41,7 +41,7 @@ class NoReferenceError(ValueError):
     """There are no samples to tell outliers by."""
 
 
-def by_class(values: Any, classes: NDArray[Any]) -> Any:
+def in_class_order(values: Any, classes: NDArray[Any]) -> Any:
     """Values in the order of the classes, where they are given by class; others as they are."""
     if hasattr(values, "index") and hasattr(values, "to_dict"):  # a Series
         values = values.to_dict()

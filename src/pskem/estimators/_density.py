@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
 from pskem.engine import workers
+from pskem.estimators._fitted import FittedModel
 from pskem.estimators._input import (
     accept,
     all_or_nothing,
@@ -19,7 +20,6 @@ from pskem.estimators._input import (
     counted_rows,
     validated,
 )
-from pskem.estimators._prediction import FittedModel
 from pskem.structures import FloatArray
 from pskem.training import (
     CallbackSupportMixin,

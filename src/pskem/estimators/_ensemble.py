@@ -126,10 +126,11 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
             )
         models = [member.model_ for member in members]
         if len(models) > 1 and all(models[0].same_kernels(model) for model in models[1:]):
+            varied = "" if self.partition == "random" else "partition='random', or "
             warnings.warn(
                 f"All {len(members)} members are the same model: their blocks and starts leave"
-                " nothing to chance, and they hold out nothing. Use partition='random' and give the"
-                " estimator n_blocks of at least 2, more components, or early_stopping=True.",
+                f" nothing to chance, and they hold out nothing. Use {varied}give the estimator"
+                " n_blocks of at least 2, more components, or early_stopping=True.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -193,13 +194,14 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         votes = [member.is_outlier(X, share) for member in self.estimators_]
         return np.mean(votes, axis=0) > 0.5
 
-    def set_reference(self, X: Any) -> Self:
+    def set_reference(self, X: Any, sample_weight: Any = None) -> Self:
         """Set the samples by which :meth:`is_outlier` judges.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples that the members were not trained on.
+        sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
         -------
@@ -207,7 +209,7 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         for member in self.estimators_:
-            member.set_reference(X)
+            member.set_reference(X, sample_weight)
         return self
 
     def predict_log_proba(self, X: Any) -> FloatArray:

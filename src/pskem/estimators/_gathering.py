@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 
 from pskem import checks
+from pskem.estimators._deciding import in_class_order
 from pskem.estimators._input import accept_labelled, counted_rows
 from pskem.model import Model
 from pskem.structures import FloatArray
@@ -45,7 +46,7 @@ def gather_samples(
         # Samples without a class count as they are.
         weights = np.append(by_class, 1.0)[labels] * (1.0 if weights is None else weights)
         masses = masses * by_class
-    priors = checks.check_prior(settings.priors, masses / masses.sum())
+    priors = checks.check_prior(in_class_order(settings.priors, classes), masses / masses.sum())
     held_out = _validation(estimator, *validation, classes, settings.unlabelled)
     names = getattr(estimator, "feature_names_in_", None)
     code, learn = getattr(estimator, "columns_", None), settings.priors is None

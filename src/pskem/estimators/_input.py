@@ -28,6 +28,7 @@ __all__ = [
     "all_or_nothing",
     "checked_weights",
     "counted_rows",
+    "labels_of",
     "validated",
 ]
 
@@ -53,6 +54,8 @@ def _accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     code = _column_code(estimator, X, reset)
     if code is not None:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
+        if not len(X):
+            raise ValueError(f"X has no rows: its shape is {tuple(X.shape)}.")
         features = code.encode(X)
         return (features, check_X_y(np.zeros((len(features), 1)), *y)[1]) if y else features
     if hasattr(X, "dtypes") and hasattr(X, "notna"):  # pandas, whose NA is no number
@@ -126,26 +129,15 @@ def _unlabelled(values: NDArray[np.object_], marker: Any) -> NDArray[np.bool_]:
     return gaps
 
 
-def accept_labelled(
-    estimator: Any, X: Any, y: Any, marker: Any, reset: bool
-) -> tuple[FloatArray, NDArray[Any], NDArray[np.bool_] | None]:
-    """X, y of the samples that have a class, and which those are; None if all have one."""
+def labels_of(y: Any, marker: Any) -> tuple[Any, NDArray[np.bool_] | None]:
+    """Labels that are known, and which those are; y as it is and None if all are."""
     complete = isinstance(y, np.ndarray) and y.dtype.kind in "iubU"
-    values = None
-    if y is not None and (marker is not None or not complete):
-        values = _label_objects(y)
+    if y is None or (marker is None and complete):
+        return y, None
+    values = _label_objects(y)
     gaps = None if values is None else _unlabelled(values, marker)
-    if reset and marker is not None and gaps is not None and not gaps.any():
-        warnings.warn(
-            f"unlabelled={marker!r} stands for no label in y; all samples have a class.",
-            UserWarning,
-            stacklevel=2,
-        )
     if values is None or gaps is None or not gaps.any():
-        return *accept(estimator, X, y, reset=reset), None
-    X = accept(estimator, X, reset=reset)
-    if len(gaps) != len(X):
-        raise ValueError(f"X has {len(X)} samples and y has {len(gaps)}; they must agree.")
+        return y, None
     if gaps.all():
         raise ValueError("y has no class at all; a classifier needs samples of known classes.")
     known = values[~gaps].tolist()
@@ -153,7 +145,26 @@ def accept_labelled(
         raise ValueError(
             f"y holds texts and other values, such as {known[0]!r}; classes must be of one kind."
         )
-    return X, column_or_1d(np.array(known)), ~gaps
+    return column_or_1d(np.array(known)), ~gaps
+
+
+def accept_labelled(
+    estimator: Any, X: Any, y: Any, marker: Any, reset: bool
+) -> tuple[FloatArray, NDArray[Any], NDArray[np.bool_] | None]:
+    """X, y of the samples that have a class, and which those are; None if all have one."""
+    y, known = labels_of(y, marker)
+    if known is None:
+        if reset and marker is not None:
+            warnings.warn(
+                f"unlabelled={marker!r} stands for no label in y; all samples have a class.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return *accept(estimator, X, y, reset=reset), None
+    X = accept(estimator, X, reset=reset)
+    if len(known) != len(X):
+        raise ValueError(f"X has {len(X)} samples and y has {len(known)}; they must agree.")
+    return X, y, known
 
 
 def validated(estimator: Any, X: Any) -> FloatArray:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
-from pskem.estimators._deciding import Decisions, by_class, decide, estimate_priors
-from pskem.estimators._input import TakesGaps
+from pskem.estimators._deciding import Decisions, decide, estimate_priors, in_class_order
+from pskem.estimators._input import TakesGaps, checked_weights, labels_of
 from pskem.structures import FloatArray
 
 __all__ = ["PosteriorMixin"]
@@ -72,6 +72,33 @@ class PosteriorMixin(TakesGaps):
         log_proba = self.predict_log_proba(X)
         return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy. Samples without a class do not count.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        accuracy : float
+        """
+        from sklearn.metrics import accuracy_score
+
+        found = self.predict(X)
+        marker = getattr(getattr(self, "estimator", None) or self, "unlabelled", None)
+        y, known = labels_of(y, marker)
+        if known is None:
+            return float(accuracy_score(y, found, sample_weight=sample_weight))
+        if len(known) != len(found):
+            raise ValueError(f"X has {len(found)} samples and y has {len(known)}; they must agree.")
+        weights = None
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, len(known))[known]
+        return float(accuracy_score(y, found[known], sample_weight=weights))
+
     @property
     def class_prior_(self) -> FloatArray:
         raise NotImplementedError
@@ -117,7 +144,7 @@ class PosteriorMixin(TakesGaps):
         check_is_fitted(self)
         if priors is None:
             raise ValueError("priors=None: give 'uniform', or one number per class.")
-        listed = by_class(priors, self.classes_)
+        listed = in_class_order(priors, self.classes_)
         return self._shifted(checks.check_prior(listed, self.class_prior_))
 
     def _shifted(self, priors: FloatArray) -> Self:

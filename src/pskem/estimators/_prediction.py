@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,179 +12,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._columns import is_missing
-from pskem.estimators._deciding import NoReferenceError
-from pskem.estimators._input import TakesGaps, checked_weights, validated
+from pskem.estimators._fitted import FittedModel
+from pskem.estimators._input import validated
 from pskem.estimators._posterior import PosteriorMixin
-from pskem.imputation import impute
-from pskem.model import HELD, Block, InformationCriteria, Model
+from pskem.model import HELD, Block
 from pskem.structures import FloatArray
 from pskem.training import draw_seeds
-from pskem.typicality import comparable_log_density
 
-__all__ = ["FittedModel", "ModelPredictor"]
-
-
-class FittedModel(TakesGaps):
-    """The model of a fitted estimator, and views of it."""
-
-    model_: Model
-    n_features_in_: int
-
-    n_jobs: int | None
-
-    @property
-    def blocks_(self) -> list[Block]:
-        return list(self.model_.blocks)
-
-    def score_samples(self, X: Any) -> FloatArray:
-        """Log density of each sample under the whole model, log p(x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_samples,)
-            Of the features that the partition uses; `block_weights_` do not enter.
-        """
-        X = validated(self, X)
-        with workers(self.n_jobs) as parallel_map:
-            return self.model_.log_density(X, parallel_map)
-
-    def is_outlier(self, X: Any, share: float = 0.01) -> NDArray[np.bool_]:
-        """Whether samples are less probable than a share of reference samples.
-
-        The reference are log densities of samples that the model was not trained on: those that
-        the fit held out (from 1,000 samples on, with discriminative passes, or if
-        `early_stopping` asks for it) or validated on, or those of :meth:`set_reference`. Samples
-        with gaps are compared by what is usual of the features that they have.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        share : float between 0 and 1, default=0.01
-            Of the reference samples that would be called outliers.
-
-        Returns
-        -------
-        outlier : ndarray of bool of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        checks.check_real("share", share, 0.0, 1.0)
-        reference = getattr(self, "reference_log_densities_", np.empty(0))
-        if not len(reference):
-            raise NoReferenceError(
-                "There are no reference samples to tell outliers by: none were held out in the fit,"
-                " or the priors have changed since. Give some that the model was not trained on:"
-                " set_reference(X)."
-            )
-        return self._comparable(X) < np.quantile(reference, share)
-
-    def _comparable(self, X: Any) -> FloatArray:
-        X = validated(self, X)
-        with workers(self.n_jobs) as parallel_map:
-            return comparable_log_density(self.model_, X, parallel_map)
-
-    def set_reference(self, X: Any) -> Self:
-        """Set the samples by which :meth:`is_outlier` judges.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the model was not trained on.
-
-        Returns
-        -------
-        self : estimator
-        """
-        self.reference_log_densities_ = np.sort(self._comparable(X))
-        return self
-
-    def impute(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        method: Literal["mean", "draw"] = "mean",
-        random_state: Any = None,
-    ) -> FloatArray:
-        """Fill gaps in with what the model makes of the other features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), default=None
-            Classes of the samples, if they are known. A density ignores it.
-        method : {"mean", "draw"}, default="mean"
-            Conditional means, or draws from the conditional distribution, which vary as the data
-            do: several of them make multiple imputations.
-        random_state : int, RandomState instance or None, default=None
-            For draws.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            Gaps stay in columns that the partition leaves out.
-        """
-        X = validated(self, X)
-        checks.check_choice("method", method, ["mean", "draw"])
-        labels = self._labels_of(X, y)
-        rng = None if method == "mean" else np.random.default_rng(draw_seeds(random_state, 4))
-        with workers(self.n_jobs) as parallel_map:
-            filled = impute(self.model_, X, labels, rng, parallel_map)
-        return self._as_columns(filled)
-
-    def _as_columns(self, features: FloatArray) -> Any:
-        """Features as the columns that they are made from: objects, where some are categories."""
-        code = getattr(self, "columns_", None)
-        return features if code is None else code.decode(features, self.n_features_in_)
-
-    def _labels_of(self, X: FloatArray, y: Any) -> NDArray[np.intp] | None:
-        """Classes of samples, as places, where a model has classes and they are known."""
-        return None
-
-    def _log_likelihood(self, X: Any, y: Any) -> FloatArray:
-        """log p(x|c) of the samples' own classes, (n,)."""
-        raise NotImplementedError
-
-    def _criteria(self, X: Any, y: Any, sample_weight: Any) -> InformationCriteria:
-        log_likelihood = self._log_likelihood(X, y)
-        n = len(log_likelihood)
-        weights = np.ones(n) if sample_weight is None else checked_weights(sample_weight, n)
-        return self.model_.criteria(float(weights @ log_likelihood), float(weights.sum()))
-
-    def aic(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Akaike's information criterion of log p(X|C); lower is better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            A density ignores it.
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        aic : float
-        """
-        return self._criteria(X, y, sample_weight).aic
-
-    def bic(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Bayesian information criterion of log p(X|C); lower is better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            A density ignores it.
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        bic : float
-        """
-        return self._criteria(X, y, sample_weight).bic
+__all__ = ["ModelPredictor"]
 
 
 class ModelPredictor(FittedModel, PosteriorMixin):

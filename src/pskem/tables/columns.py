@@ -14,13 +14,15 @@ from pandas.api import types
 from pskem.tables.base import TableError, check_unique
 from pskem.tables.text import MISSING
 
-__all__ = ["Columns", "align", "infer_columns", "labels_of", "priors_of", "weights_of"]
+__all__ = ["Columns", "align", "infer_columns", "labels_of", "odd_texts", "priors_of", "weights_of"]
 
 #: A text column with more distinct values than this, and at least half as many as rows, is an
 #: identifier.
 IDENTIFIER_VALUES = 50
 #: A text column with at least this share of numbers is a numeric column with typing errors.
 NUMBER_SHARE = 0.9
+#: Different numbers from which on a column of numbers and texts seems to be one of numbers.
+MANY_NUMBERS = 10
 #: A column with more distinct fractional numbers than this does not hold classes.
 MAX_NUMBER_CLASSES = 50
 #: Larger values cannot be squared and summed.
@@ -99,8 +101,20 @@ def _unusable(column: Any, as_category: bool) -> str | None:
     if types.is_datetime64_any_dtype(column) or values.astype(str).str.fullmatch(DATE).all():
         return "it holds dates"
     if n > IDENTIFIER_VALUES and n >= len(values) / 2:
+        slips = odd_texts(column)
+        if slips:
+            return f"it holds numbers and texts, such as {slips[0]!r}, in more than a tenth of it"
         return f"it looks like an identifier ({n:,} distinct texts in {len(values):,} rows)"
     return None
+
+
+def odd_texts(column: Any) -> list[str]:
+    """Texts among the values of a column of which most are numbers; none if most are not."""
+    values = column.dropna().astype(str).str.strip()
+    numbers = pd.to_numeric(values, errors="coerce").notna()
+    if values[numbers].nunique() <= MANY_NUMBERS or not 0.5 < numbers.mean() < 1.0:
+        return []
+    return [str(text) for text in values[~numbers].unique()]
 
 
 def _holds_numbers(column: Any) -> bool:
@@ -209,7 +223,7 @@ def _numbers(column: Any) -> Any:
     """Convert a column to numbers, with NaN for missing values."""
     numbers = column
     if types.is_bool_dtype(column):
-        return column.to_numpy(dtype=np.float64)
+        return column.astype(np.float64)
     if not _holds_numbers(column):
         texts = column.astype(str).str.strip()
         numbers = pd.to_numeric(texts.where(column.notna()), errors="coerce")

@@ -24,10 +24,10 @@ __all__ = ["COMPRESSED", "MISSING", "SEPARATORS", "text_reader"]
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-#: Texts that mean a missing value, as in pandas.
+#: Texts that mean a missing value, as in pandas and in ARFF files.
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?"),
 )
 #: Lines from which the format of a file is guessed.
 LINES_TO_GUESS = 100

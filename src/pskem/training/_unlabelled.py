@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +16,12 @@ from pskem.training._order import Rows, representative
 from pskem.training._planning import arrange, make_plan, suit
 from pskem.training._refining import Refiner, refine
 from pskem.training._settings import Settings
-from pskem.training._splitting import ENOUGH_TO_VALIDATE, Samples
+from pskem.training._splitting import Samples
 
 __all__ = ["settle_unlabelled"]
 
-#: Parts of the labels that are hidden in turn; of many labels one part is enough.
-PARTS, PARTS_OF_MANY = 5, 10
+#: Parts of the labels that are hidden in turn; of so many labels one part is enough.
+PARTS, PARTS_OF_MANY, MANY = 5, 10, 5000
 #: Samples with and without a class by which the choice is made, at most.
 ENOUGH_TO_CHOOSE = 20_000
 #: What the log posterior of a hidden label counts beside whether it is found. One that is lower
@@ -82,22 +82,35 @@ def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mappe
         block_weights="auto" if isinstance(weighing, str) else weighing,
     )
     suited = suit(quiet, samples.counts(everyone[0]), samples.n_numbers, True)
-    even = rows.total / unlabelled.total
+    even, in_all = (one.total / other.total for one, other in ((rows, unlabelled), everyone))
     weights = [1.0, even, 0.0] if even < 1.0 else [1.0, 0.0]
+    sizes = {
+        weight: _sizes(suited, samples, in_all if weight == even else weight, seed)
+        for weight in weights[:-1]
+    }
     merits: list[list[FloatArray]] = [[] for _ in weights]
     counted: list[FloatArray] = []
     for question in _questions(samples, rows, unlabelled, seed):
         for found, weight in zip(merits, weights, strict=True):
-            tried, known = suited._replace(unlabelled_weight=weight), question.samples
-            if not weight:
-                tried, known = quiet, question.samples.labelled()
+            tried, known = quiet, question.samples.labelled()
+            if weight:
+                most = max(len(samples.classes), int((question.samples.labels >= 0).sum()))
+                K = [min(size, most) for size in sizes[weight]]
+                tried = suited._replace(unlabelled_weight=weight, n_components=K)
+                known = question.samples
             found.append(
                 _merits(_trained(tried, known, seed, parallel_map), question, parallel_map)
             )
         times = question.weights
         counted.append(np.ones(len(question.labels)) if times is None else times)
     best = _best([np.concatenate(found) for found in merits], np.concatenate(counted))
-    return everyone[0].total / everyone[1].total if weights[best] == even else weights[best]
+    return in_all if weights[best] == even else weights[best]
+
+
+def _sizes(settings: Settings, samples: Samples, weight: float, seed: int) -> Sequence[int]:
+    """Kernels of each block in a fit to all samples, where those without a class count so much."""
+    plan = make_plan(settings._replace(unlabelled_weight=weight), samples, None, seed)
+    return plan.n_components
 
 
 def _best(merits: list[FloatArray], counted: FloatArray) -> int:
@@ -119,7 +132,7 @@ def _questions(samples: Samples, rows: Rows, unlabelled: Rows, seed: int) -> Ite
         yield Question(_taken(samples, rows.followed_by(unlabelled)), *samples.validation)
         return
     labels = samples.labels[rows.places]
-    many = samples.counts(rows).sum() >= ENOUGH_TO_VALIDATE
+    many = samples.counts(rows).sum() >= MANY
     n_parts = PARTS_OF_MANY if many else PARTS
     rng = np.random.default_rng([seed, 3])
     part_of = np.full(rows.size, -1)

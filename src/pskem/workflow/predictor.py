@@ -97,11 +97,15 @@ class Caution(NamedTuple):
 
 
 class Predictor(NamedTuple):
-    """A classifier and the columns that it takes; None if it was saved without a table."""
+    """A classifier and the columns that it takes; None if it was saved without a table.
+
+    trained : the classifier as it was trained, where it has other priors since
+    """
 
     model: Any
     columns: Columns | None
     target: str | None
+    trained: Any = None
 
     @classmethod
     def load(cls, path: Any) -> Self:
@@ -152,9 +156,10 @@ class Predictor(NamedTuple):
             changed = final.with_priors(priors)
         except ValueError as error:
             raise TableError(str(error)) from None
+        trained = self.trained or final
         if final is not self.model:
-            return self._replace(model=Pipeline([*self.model.steps[:-1], ("classifier", changed)]))
-        return self._replace(model=changed)
+            changed = Pipeline([*self.model.steps[:-1], ("classifier", changed)])
+        return self._replace(model=changed, trained=trained)
 
     def estimate_priors(self, source: str, **reading: Any) -> FloatArray:
         """Class priors of a table, from its rows alone."""
@@ -180,11 +185,12 @@ class Predictor(NamedTuple):
         before = self.model[:-1] if isinstance(self.model, Pipeline) else []
         inner = encode(before, X) if len(before) else X
         try:
-            outliers = self._final.is_outlier(inner, caution.outlier_share)
+            # Rows are as usual as they were in the training, whatever the priors are now.
+            outliers = (self.trained or self._final).is_outlier(inner, caution.outlier_share)
         except NoReferenceError:
             raise TableError(
-                "There are no rows to tell outliers by: the training held out none, or --priors has"
-                " changed the densities. Train with a --validation-fraction above 0."
+                "There are no rows to tell outliers by: the training held out none. Train with"
+                " pskem fit and a --validation-fraction above 0."
             ) from None
         return np.where(outliers, OUTLIER, reasons)
 

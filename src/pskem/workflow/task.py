@@ -18,6 +18,7 @@ from pskem.tables import (
     is_named,
     labels_of,
     make_encoder,
+    odd_texts,
     read_table,
     weights_of,
 )
@@ -118,6 +119,15 @@ class Task(NamedTuple):
             for name, why in columns.dropped.items()
             if name != weights
         ]
+        for name in columns.categorical:
+            slips = [] if name in categorical else odd_texts(frame[name])
+            if slips:
+                remarks.append(
+                    f"Column {name!r} is taken for categories, though most of it is numbers: it"
+                    f" holds {', '.join(map(repr, slips[:3]))} in more than a tenth of the rows."
+                )
+        if unlabelled and present.all():
+            remarks.append("All rows have a class: there is nothing to learn without one.")
         if not present.all():
             fate = "are there to learn from" if unlabelled else "are left out"
             remarks.append(f"{int((~present).sum()):,} row(s) without a class {fate}.")
