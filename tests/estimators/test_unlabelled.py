@@ -23,7 +23,7 @@ from pskem.engine import (
 from pskem.engine import _targets as targets
 from pskem.starts import Start
 from pskem.structures import STRUCTURES
-from pskem.training import FitTask
+from pskem.training import FitTask, make_plan
 from reference import COVARIANCE_TYPES, of_type, plain, random_covariances
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -432,6 +432,26 @@ def test_as_much_as_the_labels_is_of_all_rows(rng, monkeypatch):
     X, y = two_views(rng, 220)
     model = SharedKernelClassifier(max_iter=2).fit(X, hide(y, rng, 10))
     assert model.unlabelled_weight_ == pytest.approx(20 / 200)
+
+
+def test_what_is_tried_is_what_the_fit_would_be(rng, monkeypatch):
+    """Though it sees fewer labels: where kernels start, the blocks, and what follows EM."""
+    plans = []
+
+    def noted(*given):
+        plans.append(make_plan(*given))
+        return plans[-1]
+
+    monkeypatch.setattr("pskem.training._unlabelled.make_plan", noted)
+    X, y = two_views(rng, 1400)
+    model = SharedKernelClassifier(max_iter=2)
+    for n_known in (8, 525):
+        plans.clear()
+        fitted = clone(model).fit(X, hide(y, rng, n_known))
+        tried = [plan for plan in plans if plan.unlabelled.size]
+        assert {type(plan.start).__name__ for plan in tried} == {"ClassKMeans"}
+        assert {plan.refinement.choose for plan in plans} == {n_known > 500}
+        assert {len(plan.blocks) for plan in tried} == {len(fitted.blocks_)}
 
 
 def test_the_choice_does_not_depend_on_order_threads_or_how_rows_repeat(rng):

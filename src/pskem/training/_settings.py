@@ -85,7 +85,8 @@ class Settings(NamedTuple):
 
     ``start`` makes what ``given`` does not fix. start, n_blocks, discriminative_iter,
     early_stopping and unlabelled_weight are None for "auto". What n_components, partition and
-    priors mean depends on the data; a plan decides that.
+    priors mean depends on the data; a plan decides that. enough_to_validate is no parameter: it
+    says whether samples are many enough to hold some out, where their number would not tell.
     """
 
     structure: Structure
@@ -112,6 +113,7 @@ class Settings(NamedTuple):
     class_weight: Any = None
     unlabelled: Any = None
     unlabelled_weight: float | None = 1.0
+    enough_to_validate: bool | None = None
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Settings:
@@ -119,7 +121,7 @@ class Settings(NamedTuple):
 
         Parameters that a subclass adds are its own business.
         """
-        known = {*cls._fields} | {"covariance_type", "init"}
+        known = {*cls._fields} - {"enough_to_validate"} | {"covariance_type", "init"}
         found = {name: value for name, value in parameters.items() if name in known}
         checks.check_choice("covariance_type", found["covariance_type"], list(STRUCTURES))
         checks.check_integer("n_init", found["n_init"], 1)

@@ -102,7 +102,9 @@ def hold_out(
     nobody = rows.at(np.zeros(0, dtype=np.intp))
     validated = samples.validation is not None
     asked, weights = settings.early_stopping, settings.block_weights
-    choose = (validated or N >= ENOUGH_TO_VALIDATE) if asked is None else asked
+    enough = settings.enough_to_validate
+    enough = N >= ENOUGH_TO_VALIDATE if enough is None else enough
+    choose = (validated or enough) if asked is None else asked
     passes = settings.discriminative_iter
     # Few labels would soon be learnt by heart, and with them what many samples had taught.
     unwatched = 0 if unlabelled else UNWATCHED_PASSES

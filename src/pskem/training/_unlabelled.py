@@ -16,7 +16,7 @@ from pskem.training._order import Rows, representative
 from pskem.training._planning import arrange, make_plan, suit
 from pskem.training._refining import Refiner, refine
 from pskem.training._settings import Settings
-from pskem.training._splitting import Samples
+from pskem.training._splitting import ENOUGH_TO_VALIDATE, Samples
 
 __all__ = ["settle_unlabelled"]
 
@@ -75,13 +75,14 @@ def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mappe
         part.at(representative(np.arange(part.size), ENOUGH_TO_CHOOSE)) for part in everyone
     )
     # What is tried is what the fit would be, though it sees fewer labels.
-    weighing = settings.block_weights
+    counts, weighing = samples.counts(everyone[0]), settings.block_weights
     quiet = settings._replace(
         verbose=0,
         early_stopping=None if settings.early_stopping else settings.early_stopping,
         block_weights="auto" if isinstance(weighing, str) else weighing,
+        enough_to_validate=bool(counts.sum() >= ENOUGH_TO_VALIDATE),
     )
-    suited = suit(quiet, samples.counts(everyone[0]), samples.n_numbers, True)
+    suited = suit(quiet, counts, samples.n_numbers, True)
     even, in_all = (one.total / other.total for one, other in ((rows, unlabelled), everyone))
     weights = [1.0, even, 0.0] if even < 1.0 else [1.0, 0.0]
     sizes = {
