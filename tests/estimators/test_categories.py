@@ -190,6 +190,15 @@ def test_texts_among_numbers_are_named(rng):
         model.predict(wrong)
 
 
+def test_two_columns_that_say_nothing_each_for_itself(rng):
+    """Classes by whether two values are the same: one kernel a class would see nothing."""
+    one, two = rng.integers(2, size=(2, 1000))
+    frame = pd.DataFrame({"one": np.array(["a", "b"])[one], "two": np.array(["a", "b"])[two]})
+    y = (one == two).astype(int)
+    model = SharedKernelClassifier(random_state=0).fit(frame[:700], y[:700])
+    assert model.score(frame[700:], y[700:]) == 1.0
+
+
 def test_categories_alone(rng):
     frame, y = mixed(rng, gaps=0.1)
     frame = frame[["colour", "size", "kind"]]

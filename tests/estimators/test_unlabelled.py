@@ -426,12 +426,16 @@ def test_a_weight_that_is_given_goes_before_that_of_the_last_fit(rng):
     assert model.set_params(unlabelled_weight="auto").fit(X, labels).unlabelled_weight_ == 0.5
 
 
-def test_as_much_as_the_labels_is_of_all_rows(rng, monkeypatch):
+@pytest.mark.parametrize("n_known", [10, 40])  # in the trials these are fewer, or as many
+def test_as_much_as_the_labels_is_of_all_rows(rng, monkeypatch, n_known):
     monkeypatch.setattr("pskem.training._unlabelled.ENOUGH_TO_CHOOSE", 50)
-    monkeypatch.setattr("pskem.training._unlabelled._best", lambda merits, counted: 1)
-    X, y = two_views(rng, 220)
-    model = SharedKernelClassifier(max_iter=2).fit(X, hide(y, rng, 10))
-    assert model.unlabelled_weight_ == pytest.approx(20 / 200)
+    X, y = two_views(rng, 280)
+    labels = hide(y, rng, n_known)
+    expected = [1.0, 2 * n_known / (280 - 2 * n_known), 0.0]
+    for place, weight in enumerate(expected):
+        monkeypatch.setattr("pskem.training._unlabelled._best", lambda *_, place=place: place)
+        model = SharedKernelClassifier(max_iter=2).fit(X, labels)
+        assert model.unlabelled_weight_ == pytest.approx(weight)
 
 
 def test_what_is_tried_is_what_the_fit_would_be(rng, monkeypatch):

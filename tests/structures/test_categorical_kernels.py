@@ -42,11 +42,26 @@ def random_codes(rng, n, gaps=0.0):
     return np.where(rng.random(codes.shape) < gaps, -1, codes)
 
 
-@pytest.mark.parametrize(
-    ("levels", "most"), [((3,), 1), ((2, 2), 1), ((2, 2, 2), 2), ((4, 4, 4, 3, 3, 3), 108)]
-)
-def test_no_more_kernels_than_combinations_of_values_tell_apart(levels, most):
-    assert Categorical(levels).most_kernels == most
+@pytest.mark.parametrize(("levels", "most"), [((3,), 1), ((2, 2), 2), ((3, 3), 3), ((4, 2, 3), 6)])
+def test_so_many_kernels_can_be_any_distribution(rng, levels, most):
+    """Each has one combination of the other columns, and what the largest is given them."""
+    structure = Categorical(levels)
+    assert structure.most_kernels == most
+    table = rng.dirichlet(np.ones(np.prod(levels))).reshape(levels)
+    largest = int(np.argmax(levels))
+    rows = np.moveaxis(table, largest, -1).reshape(-1, levels[largest])
+    assert len(rows) == most
+    others = [n for i, n in enumerate(levels) if i != largest]
+    means = np.zeros((len(rows), sum(levels)))
+    for k, place in enumerate(np.ndindex(*others)):
+        values = np.insert(np.array(place, dtype=np.intp), largest, 0)
+        means[k, structure.starts + values] = 1.0
+        own = slice(structure.starts[largest], structure.starts[largest] + levels[largest])
+        means[k, own] = rows[k] / rows[k].sum()
+    cells = np.array(list(np.ndindex(*levels)))
+    places = structure.starts + cells
+    found = rows.sum(axis=1) @ np.array([mean[places].prod(axis=1) for mean in means])
+    np.testing.assert_allclose(found, table[tuple(cells.T)], rtol=1e-12)
 
 
 @pytest.mark.parametrize("gaps", [0.0, 0.3])

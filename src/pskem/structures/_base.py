@@ -217,7 +217,7 @@ class Structure(Protocol):
 
     @property
     def most_kernels(self) -> float:
-        """Kernels of a class with which a mixture can have every density that it can have."""
+        """Kernels of a class beyond which more of them make no other densities possible."""
         ...
 
     @property

@@ -78,8 +78,8 @@ class Categorical:
 
     @property
     def most_kernels(self) -> float:
-        """As many as have no more parameters than there are combinations of values."""
-        return max(1.0, float(prod(self.levels)) // (1 + sum(n - 1 for n in self.levels)))
+        """One for each combination of values of all columns but the one with the most values."""
+        return float(prod(self.levels) // max(self.levels))
 
     def absent(self, X: FloatArray) -> NDArray[np.bool_]:
         """Where no value of a column is there."""

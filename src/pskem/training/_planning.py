@@ -183,11 +183,8 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         # Starts that leave nothing to chance are all the same.
         n_init=1 if all(part.complete for part in fixed) else settings.n_init,
         regularisers=[
-            Regulariser(floor, amount, diagonal)
-            for amount in (
-                shrinkage.amount(structure, len(features), few)
-                for features, structure in zip(blocks, structures, strict=True)
-            )
+            Regulariser(floor, shrinkage.amount(structure, len(features), few), diagonal)
+            for features, structure in zip(blocks, structures, strict=True)
         ],
         block_weights=given if isinstance(given, np.ndarray) else np.ones(R),
         max_iter=settings.max_iter,

@@ -65,10 +65,10 @@ def settle_unlabelled(
 def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mapper) -> float:
     """One, so little that all of them count as much as those with a class, or nothing.
 
-    More samples make a better density, and a worse classifier where classes are not what the
-    density is made of. So some labels are hidden, or validation samples taken, and the weight is
-    the one with which their classes are found best. Settled on 20 public tables with 3 to 100
-    labels a class and on training images of MNIST and Fashion-MNIST.
+    More samples make a better density, but not always a better classifier: clusters need not be
+    classes. So some labels are hidden, or validation samples taken, and the weight is the one with
+    which their classes are found best. Settled on 20 public tables with 3 to 100 labels a class and
+    on training images of MNIST and Fashion-MNIST.
     """
     everyone = samples.different_rows()
     rows, unlabelled = (
@@ -83,29 +83,27 @@ def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mappe
         enough_to_validate=bool(counts.sum() >= ENOUGH_TO_VALIDATE),
     )
     suited = suit(quiet, counts, samples.n_numbers, True)
-    even, in_all = (one.total / other.total for one, other in ((rows, unlabelled), everyone))
-    weights = [1.0, even, 0.0] if even < 1.0 else [1.0, 0.0]
-    sizes = {
-        weight: _sizes(suited, samples, in_all if weight == even else weight, seed)
-        for weight in weights[:-1]
-    }
-    merits: list[list[FloatArray]] = [[] for _ in weights]
+    # As much as all labels together is another weight among the rows of the trials.
+    even, tried_even = (one.total / other.total for one, other in (everyone, (rows, unlabelled)))
+    weights = {1.0: 1.0, even: tried_even, 0.0: 0.0} if even < 1.0 else {1.0: 1.0, 0.0: 0.0}
+    sizes = {weight: _sizes(suited, samples, weight, seed) for weight in weights if weight}
+    merits: dict[float, list[FloatArray]] = {weight: [] for weight in weights}
     counted: list[FloatArray] = []
     for question in _questions(samples, rows, unlabelled, seed):
-        for found, weight in zip(merits, weights, strict=True):
+        for weight, found in merits.items():
             tried, known = quiet, question.samples.labelled()
             if weight:
                 most = max(len(samples.classes), int((question.samples.labels >= 0).sum()))
                 K = [min(size, most) for size in sizes[weight]]
-                tried = suited._replace(unlabelled_weight=weight, n_components=K)
+                tried = suited._replace(unlabelled_weight=weights[weight], n_components=K)
                 known = question.samples
             found.append(
                 _merits(_trained(tried, known, seed, parallel_map), question, parallel_map)
             )
         times = question.weights
         counted.append(np.ones(len(question.labels)) if times is None else times)
-    best = _best([np.concatenate(found) for found in merits], np.concatenate(counted))
-    return in_all if weights[best] == even else weights[best]
+    found_by = [np.concatenate(found) for found in merits.values()]
+    return list(weights)[_best(found_by, np.concatenate(counted))]
 
 
 def _sizes(settings: Settings, samples: Samples, weight: float, seed: int) -> Sequence[int]:

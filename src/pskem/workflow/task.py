@@ -127,7 +127,7 @@ class Task(NamedTuple):
                     f" holds {', '.join(map(repr, slips[:3]))} in more than a tenth of the rows."
                 )
         if unlabelled and present.all():
-            remarks.append("All rows have a class: there is nothing to learn without one.")
+            remarks.append("All rows have a class, so --unlabelled changes nothing.")
         if not present.all():
             fate = "are there to learn from" if unlabelled else "are left out"
             remarks.append(f"{int((~present).sum()):,} row(s) without a class {fate}.")

@@ -128,7 +128,7 @@ def train(
     model.fit(X, y, weights, **choosing)
     validated = float(model.score(*validation)) if validation else None
     if validation and not len(model.reference_log_densities_):
-        model.set_reference(validation[0])
+        model.set_reference(X_val, watched.weights)
     X, y = (X if len(mine) == mine.sum() else X[mine]), known_labels(y[mine])
     weights = None if weights is None else weights[mine]
     accuracy = float(model.score(X, y, weights))
