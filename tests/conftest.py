@@ -109,7 +109,7 @@ def table(tmp_path, rng):
 @pytest.fixture
 def trained(table):
     task = Task.read(str(table), "species")
-    return train(task, SharedKernelClassifier(random_state=0), 0.2)
+    return train(task, SharedKernelClassifier(covariance_type="full", random_state=0), 0.2)
 
 
 @pytest.fixture

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from pskem.engine import CHUNK, Mapper, locate
+from pskem.engine import CHUNK, Mapper
+from pskem.margins import Margin
 from pskem.model import Block, Model
 from pskem.structures import Categorical, FloatArray, Gaussians, conditional, draw_places
 
 __all__ = ["impute"]
+
+#: Points of the Gauss-Hermite rule for means of features that are mapped.
+QUADRATURE = 32
 
 
 def impute(
@@ -22,9 +28,11 @@ def impute(
 ) -> FloatArray:
     """X (N, M) with gaps filled in, by conditional means or, with a generator, by draws.
 
-    Classes are those of the labels (N,) or, without them, as probable as the density makes them;
-    block weights, which are for decisions, do not enter. Columns of no block keep their gaps.
+    The density is that of the first view. Classes are those of the labels (N,) or, without them,
+    as probable as the density makes them; block weights, which are for decisions, do not enter.
+    Columns of no block keep their gaps.
     """
+    model = model.first_view
     filled = X.copy()
     rows = np.flatnonzero(model.gaps(X).any(axis=1))
     for low in range(0, len(rows), CHUNK):
@@ -65,7 +73,7 @@ def _fill_block(
     """The columns of a block, (n, m), of samples that belong to its kernels by shares (n, K)."""
     if isinstance(block.structure, Categorical):
         return _fill_categories(block.structure, X[:, block.features], shares @ block.means, rng)
-    local = locate(X, block.features, block.coordinates).T.astype(np.float64)  # (n, m)
+    local = block.local(X).T.astype(np.float64)  # (n, m)
     gaps = np.isnan(local)
     filled = X[:, block.features].copy()
     patterns, which = np.unique(gaps, axis=0, return_inverse=True)
@@ -79,10 +87,29 @@ def _fill_block(
         if rng is not None:
             roots = np.linalg.cholesky(left)[shares[rows].argmax(axis=1)]
             values += np.einsum("nab,nb->na", roots, rng.standard_normal(values.shape))
+        scale, shift = block.scale[pattern], block.shift[pattern]
+        values = values * scale + shift
+        maps = () if block.margins is None else block.margins.maps
+        for q, margin in enumerate(compress(maps, pattern)):
+            if margin is None:
+                continue
+            if rng is not None:
+                values[:, q] = margin.inverse(values[:, q])
+            else:
+                spread = np.sqrt(left[:, q, q]) * scale[q]
+                centres = means[:, :, q] * scale[q] + shift[q]
+                values[:, q] = (shares[rows] * _expected(margin, centres, spread)).sum(axis=1)
         here = np.ix_(rows, pattern)
-        values = values * block.scale[pattern] + block.shift[pattern]
         filled[here] = np.where(np.isnan(filled[here]), values, filled[here])
     return filled
+
+
+def _expected(margin: Margin, means: FloatArray, spreads: FloatArray) -> FloatArray:
+    """Mean of x where its map is Gaussian, for means (n, K) and standard deviations (K,)."""
+    places, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
+    points = means[:, :, None] + spreads[:, None] * places
+    expected: FloatArray = margin.inverse(points) @ (weights / weights.sum())
+    return expected
 
 
 def _fill_categories(

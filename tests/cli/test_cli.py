@@ -79,7 +79,8 @@ def test_fit_prints_a_summary_and_saves_a_model_that_does_as_it_says(iris_folder
     assert run(["fit", "train.csv", "--target", "species"]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"rows\s+90 to train, 10 to validate", out)
-    assert re.search(r"features\s+5 in 2 block", out)
+    assert re.search(r"features\s+5 in \d+ block", out)
+    assert re.search(r"views\s+5 of \d+ that were tried", out)
     assert re.search(r"classes\s+setosa, versicolor, virginica", out)
     assert re.search(r"saved\s+train.pskem", out)
     assert err == ""
@@ -179,7 +180,8 @@ def test_progress_is_shown_on_a_terminal_only(iris_folder):
     drawn = os.read(master, 100_000).decode()
     os.close(master)
     assert re.search(r"pass 3/100.*log likelihood/sample", drawn)
-    assert re.search(r"discriminative pass 5/5.*log posterior/sample", drawn)
+    assert re.search(r"forms tried 1/\d+", drawn)
+    assert re.search(r"converged after \d+ passes", drawn)
     assert "\x1b" not in shown.stdout
 
 
@@ -292,7 +294,8 @@ def test_inspect_prints_what_is_in_the_file(iris_model, capsys):
     result = json.loads(capsys.readouterr().out)
     classifier = pskem.load(iris_model)[-1]
     assert result["shared_proportion"] == classifier.shared_proportion()
-    assert [block["n_components"] for block in result["blocks"]] == [3, 3]
+    kernels = [len(block.means) for block in classifier.blocks_]
+    assert [block["n_components"] for block in result["blocks"]] == kernels
     held = (classifier.blocks_[0].weights >= 0.01).sum(axis=1)
     assert result["blocks"][0]["kernels_per_class"] == held.tolist()
     assert result["metadata"]["table"]["target"] == "species"
@@ -318,15 +321,18 @@ def test_inspect_shows_what_auto_stands_for(tmp_path, capsys):
     assert chosen["n_blocks"] == [2]
     assert chosen["n_components"] == [len(block.means) for block in model.blocks_]
     assert chosen["shrinkage"] == [4.0, 3.0]  # one more than the features of a block
-    assert chosen["discriminative_iter"] == [len(model.log_posteriors_) - 1]
-    assert chosen["early_stopping"] == [False]  # 150 rows are too few
-    assert chosen["block_weights"] == [1.0, 1.0]
+    assert chosen["discriminative_iter"] == [max(0, len(model.log_posteriors_) - 1)]
+    assert chosen["early_stopping"] == [False]  # rows were asked about in turn
+    assert chosen["covariance_type"] == ["full", "full"]
+    assert (chosen["n_views"], chosen["margins"]) == ([1], [False, False])
+    assert chosen["block_weights"] == np.round(model.block_weights_, 3).tolist()
     assert run(["inspect", str(tmp_path / "m")]) == 0
     out = capsys.readouterr().out
     kept = model.discriminative_best_iter_
-    assert re.search(rf"^passes +{model.n_iter_} of EM and {kept} discriminative$", out, re.M)
+    later = f" and {kept} discriminative" if kept else ""
+    assert re.search(rf"^passes +{model.n_iter_} of EM{later}$", out, re.M)
     assert re.search(r"^shrinkage +'auto' +\[4.0, 3.0\]$", out, re.M)
-    assert re.search(r"^block_weights +'auto' +1.0$", out, re.M)
+    assert re.search(r"^block_weights +'auto' +\[", out, re.M)
     assert re.search(r"^n_blocks +2$", out, re.M)  # it was given
     search = pskem.SharedKernelClassifierCV(
         n_components=[6], n_blocks=[1], shrinkage="auto", selection="bic"
@@ -521,7 +527,8 @@ def test_outliers_need_rows_that_were_held_out(capsys, tmp_path):
     frame = pd.DataFrame(load_iris().data, columns=list("abcd")).assign(kind=load_iris().target)
     frame.to_csv(small, index=False)
     made = tmp_path / "small.pskem"
-    given = ["fit", str(small), "-t", "kind", "-o", str(made), "-q", "--validation-fraction"]
+    given = ["fit", str(small), "-t", "kind", "-o", str(made), "-q", "--no-early-stopping"]
+    given.append("--validation-fraction")
     assert run([*given, "0"]) == 0
     capsys.readouterr()
     assert run(["predict", str(made), str(small), "--outliers", "0.01"]) != 0

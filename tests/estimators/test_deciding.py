@@ -31,7 +31,7 @@ def planted(rng, n, priors, distance=1.5):
 @pytest.fixture
 def model(rng):
     X, y = planted(rng, 3000, [0.5, 0.3, 0.2])
-    return SharedKernelClassifier(random_state=0).fit(X, y)
+    return SharedKernelClassifier(early_stopping=True, random_state=0).fit(X, y)
 
 
 # ---------------------------------------------------------------------------------------- priors
@@ -165,9 +165,19 @@ def test_so_many_samples_are_called_outliers(model, rng):
     assert roc_auc_score(labels, -model.score_samples(np.vstack([X, far]))) > 0.99
 
 
+def test_samples_that_were_asked_about_tell_outliers_too(rng):
+    X, y = planted(rng, 1000, [0.5, 0.3, 0.2])
+    model = SharedKernelClassifier(random_state=0).fit(X, y)
+    assert len(model.reference_log_densities_) == 1000
+    others, _ = planted(np.random.default_rng(1), 5000, [0.5, 0.3, 0.2])
+    for share in (0.05, 0.2):
+        assert model.is_outlier(others, share).mean() == pytest.approx(share, abs=0.04)
+    assert model.is_outlier(others + 15.0).all()
+
+
 def test_without_samples_that_were_held_out_they_are_asked_for(rng):
     X, y = planted(rng, 400, [0.5, 0.3, 0.2])
-    small = SharedKernelClassifier(random_state=0).fit(X[:200], y[:200])
+    small = SharedKernelClassifier(early_stopping=False, random_state=0).fit(X[:200], y[:200])
     density = SharedKernelDensity(n_components=3, random_state=0).fit(X[:200])
     for model in (small, density):
         with pytest.raises(ValueError, match=r"set_reference\(X\)"):
@@ -228,7 +238,8 @@ def test_rows_that_repeat_count_as_often_among_the_reference(rng):
     X = rng.integers(2, size=(12_000, 8)).astype(float)
     X = np.where(rng.random(X.shape) < 0.6, X, 0.0)  # some rows are far more frequent
     y = (X.sum(axis=1) + rng.standard_normal(12_000) > 2.4).astype(int)
-    model = SharedKernelClassifier(discriminative_iter=5, random_state=0).fit(X[:8000], y[:8000])
+    model = SharedKernelClassifier(discriminative_iter=5, early_stopping=True, random_state=0)
+    model.fit(X[:8000], y[:8000])
     for share in (0.1, 0.3):
         assert model.is_outlier(X[8000:], share).mean() == pytest.approx(share, abs=0.06)
 

@@ -35,7 +35,10 @@ def start(weights=None, means=None, covariances=None, **others):
         ({"n_blocks": 5}, "n_blocks=5 is more than the 4 feature"),
         ({"partition": [[0, 1], [1]]}, "more than once"),
         ({"partition": [[0, 4]]}, "holds 4, but X has 4"),
-        ({"covariance_type": "round"}, "covariance_type='round' is not known. Accepted: 'full'"),
+        (
+            {"covariance_type": "round"},
+            "covariance_type='round' is not known. Accepted: 'auto', 'full'",
+        ),
         ({"init": "best"}, "init='best' is not known. Accepted: 'class-kmeans', 'k-m"),
         ({"init": None}, r"init=None is not known\. Accepted: .* or a value of pskem\.starts"),
         ({"init": KDTree}, r"init=<class .*KDTree'> is not known\. .* such as ClassKMeans\("),

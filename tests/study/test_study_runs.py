@@ -13,7 +13,7 @@ from pskem.structures import STRUCTURES
 from pskem.study import Place, Point, RunSpec, StudyError
 from pskem.study.execution import PartResult, Result, perform
 from pskem.study.materials import file_digest, is_ready, load, prepare
-from pskem.study.methods import CLASSIFIERS, Sample
+from pskem.study.methods import CLASSIFIERS, Sample, lacking
 from pskem.study.splits import make_parts
 from pskem.training._initial import Fixed, initialise, look
 from reference import plain
@@ -175,6 +175,8 @@ def test_a_conventional_classifier_is_scikit_learns_own(tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "shared-kernels"])
 def test_every_conventional_classifier_learns(name, tmp_path):
+    if lacking(name):
+        pytest.skip(f"{lacking(name)} is not installed")
     # The members of an ensemble over one block would all be the same, and say so.
     given = {"n_blocks": 2} if name == "pskem-ensemble" else {}
     point = IRIS._replace(method=name, settings=CLASSIFIERS[name].complete(given), validation={})

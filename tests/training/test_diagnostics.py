@@ -212,7 +212,7 @@ def test_verbose_prints_to_stderr(labelled, capsys):
     plain(n_components=2, verbose=2, random_state=0).fit(X, y)
     lines = capsys.readouterr().err.splitlines()
     assert f"converged after {len(lines) - 1} passes" == lines[-1]
-    SharedKernelClassifier(verbose=2, random_state=0).fit(X, y)
+    SharedKernelClassifier(verbose=2, early_stopping=False, random_state=0).fit(X, y)
     lines = capsys.readouterr().err.splitlines()
     assert f"converged after {len(lines) - 6} passes; 5 discriminative" == lines[-1]
     assert "] discriminative pass 5/5  log posterior/sample" in lines[-2]
@@ -327,7 +327,8 @@ def test_a_pipeline_hands_on_callbacks_that_ask_for_it(labelled):
     X, y = labelled
     everywhere = StopAfter(99)
     everywhere.max_propagation_depth = None
-    pipeline = make_pipeline(StandardScaler(), SharedKernelClassifier(n_components=3))
+    model = SharedKernelClassifier(n_components=3, discriminative_iter=5, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), model)
     pipeline.set_callbacks(everywhere).fit(X, y)
     assert len(everywhere.seen) == pipeline[-1].n_iter_
     assert len(everywhere.later) == len(pipeline[-1].log_posteriors_) - 1 == 5

@@ -218,7 +218,7 @@ def test_a_watcher_that_ends_em_ends_the_training(labelled, n_init):
     X, y = labelled
     seen = []
     settings = {"init": "k-means++", "max_iter": 6, "tol": 0, "random_state": 0}
-    model = SharedKernelClassifier(n_init=n_init, **settings)
+    model = SharedKernelClassifier(n_init=n_init, early_stopping=False, **settings)
     model.fit(X, y, watch=lambda each: seen.append(each) or len(seen) == 6 * n_init - 4)
     assert len(seen) == 6 * n_init - 4
     assert len(model.log_posteriors_) == 0
@@ -277,7 +277,12 @@ def test_where_nothing_can_be_held_out_all_passes_are_made(rng):
     y = np.arange(1000) % 2
     X = rng.standard_normal((1000, 2)) + y[:, None]
     model = SharedKernelClassifier(
-        validation_fraction=1e-4, discriminative_iter=1, max_iter=2, tol=0, random_state=0
+        validation_fraction=1e-4,
+        discriminative_iter=1,
+        max_iter=2,
+        tol=0,
+        random_state=0,
+        warm_start=True,  # nothing is tried
     )
     model.fit(X, y)
     assert len(model.log_posteriors_) == 2
@@ -327,7 +332,7 @@ def test_observers_see_states_in_order(labelled, covariance_type):
     assert (np.diff(refined.log_posteriors) > 0.0).all()
     # A watcher of a fit sees the models of the same passes.
     watched = []
-    model.fit(X, y, watch=watched.append)
+    model.set_params(early_stopping=False).fit(X, y, watch=watched.append)
     for state, each in zip(seen, watched, strict=True):
         assert_same_bits(state.model, each)
     assert_same_bits(model.model_, refined.best)
@@ -408,8 +413,7 @@ def test_resumed_refinement_is_undisturbed_refinement(
     with workers(2) as parallel_map:
         refiner = Refiner(plan, arrange(plan, samples, parallel_map), parallel_map)
         last = finish(refiner, kept)
-        if last.best_iter:  # block weights are those of the model that is kept
-            last = last._replace(best=refiner.weighed(last.best))
+        last = last._replace(best=refiner.calibrated(last.best))  # the model that is kept
     assert_same_bits(last, refined)
     with pytest.raises(AssertionError):
         assert_same_bits(kept.model, refined.model)

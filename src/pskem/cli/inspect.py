@@ -114,6 +114,9 @@ def _chosen(models: list[Any], weights: FloatArray) -> dict[str, list[Any]]:
     return {
         "n_blocks": [len(model.blocks_) for model in models],
         "n_components": [len(block.means) for _, block in blocks],
+        "covariance_type": [block.covariance_type for _, block in blocks],
+        "margins": [block.margins is not None for _, block in blocks],
+        "n_views": [getattr(model, "n_views_", 1) for model in models],
         "shrinkage": [
             as_shrinkage(model.shrinkage).amount(
                 block.structure,

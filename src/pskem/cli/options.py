@@ -167,7 +167,24 @@ model_options = stack(
         "-r",
     ),
     _parameter("partition", "How features are dealt out.", click.Choice(["auto", *ARRANGEMENTS])),
-    _parameter("covariance_type", "Form of the kernels.", click.Choice(list(STRUCTURES))),
+    _parameter(
+        "covariance_type",
+        "Form of the kernels; auto is full, or differs among views.",
+        click.Choice(["auto", *STRUCTURES]),
+    ),
+    click.option(
+        "--margins/--no-margins",
+        default=None,
+        callback=lambda ctx, param, value: "auto" if value is None else value,
+        help="Map columns that are skewed, or take all as they are.  [default: differs among"
+        " views]",
+    ),
+    _parameter(
+        "n_views",
+        "Models of different forms that are tried and multiplied, at most; auto is 5 if nothing is"
+        " said of kernels, blocks, start and shrinkage.",
+        Numbers(int),
+    ),
     _parameter("init", "Where EM starts.", click.Choice(["auto", *STARTS])),
     _parameter("init_range", "Range of the means of the random start.", float, nargs=2),
     _parameter("init_scale", "Standard deviation of the random start's kernels.", float),
@@ -200,7 +217,7 @@ model_options = stack(
         "--early-stopping/--no-early-stopping",
         default=None,
         help="Keep the pass with the best validation accuracy, of EM too, or the last pass."
-        "  [default: the best discriminative pass, from 1,000 rows on]",
+        "  [default: rows are asked about in turn, or held out from 20,000 rows on]",
     ),
     _parameter("n_iter_no_change", "Stop after this many passes without improvement.", int),
     click.option(

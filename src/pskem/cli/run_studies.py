@@ -51,7 +51,7 @@ def run_studies(
     """Perform the runs that are not recorded yet and write the report; returns the exit code."""
     import matplotlib
 
-    from pskem.study import conduct
+    from pskem.study import conduct, left_out
 
     matplotlib.use("agg")  # no window is needed, and many machines have no display
     if not studies and runs is not None:
@@ -69,6 +69,9 @@ def run_studies(
             remark(note, quiet)
         raise
     outcome, written, points = session
+    for study in studies:
+        if study.left_out:
+            remark(left_out(study), quiet)
     if outcome is not None:
         done = f"{outcome.performed} run(s) performed, {outcome.found} were there already."
         remark(done, quiet)

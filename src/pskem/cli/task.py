@@ -62,6 +62,7 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
         ("rows", f"{trained.n_train:,} to train, {trained.n_validation:,} to validate"),
         ("rows without a class", _counted(model.unlabelled_weight_)),
         ("features", f"{model.n_features_in_} in {len(model.blocks_)} block(s)"),
+        ("views", _views(model)),
         ("classes", ", ".join(classes)),
         ("kernels", f"{kernels}{floor}"),
         ("passes", f"{model.n_iter_} in {seconds:.1f} s, {trained.ending}"),
@@ -69,6 +70,12 @@ def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:
         ("training accuracy", percent(trained.training_accuracy)),
         ("validation accuracy", None if validated is None else percent(validated)),
     ]
+
+
+def _views(model: Any) -> str | None:
+    """How many models are multiplied, if several were tried."""
+    tried = len(model.trials_)
+    return f"{model.n_views_} of {tried} that were tried" if tried > 1 else None
 
 
 def _counted(weight: float | None) -> str | None:

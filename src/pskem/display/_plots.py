@@ -205,9 +205,9 @@ class KernelImagesDisplay:
         prior = getattr(model, "class_prior_", np.ones(1))
         middle = np.empty(model.n_features_in_)
         for part in model.blocks_:
-            middle[part.features] = prior @ part.weights @ part.means
+            middle[part.features] = part.unmapped((prior @ part.weights @ part.means)[None])[0]
         features = np.tile(middle, (len(chosen.means), 1))
-        features[:, chosen.features] = chosen.means
+        features[:, chosen.features] = chosen.unmapped(chosen.means)
         for name, step in reversed(fitted.before):
             if step not in (None, "passthrough"):
                 if not hasattr(step, "inverse_transform"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pskem.structures import FloatArray
 
@@ -38,10 +37,10 @@ class Coordinates(NamedTuple):
         return np.log(self.scale) @ ~gaps if gaps.any() else self.log_volume
 
 
-def locate(X: FloatArray, features: NDArray[np.intp], coordinates: Coordinates) -> FloatArray:
-    """Rows of X (n, M) in the coordinates of a block: (m, n)."""
+def locate(X: FloatArray, coordinates: Coordinates) -> FloatArray:
+    """Features of a block, (n, m), in its coordinates: (m, n)."""
     with np.errstate(over="ignore"):
-        part = X[:, features] - coordinates.shift.astype(X.dtype, copy=False)
+        part = X - coordinates.shift.astype(X.dtype, copy=False)
         part /= coordinates.scale.astype(X.dtype, copy=False)
     far = FARTHEST[X.dtype]
     return np.ascontiguousarray(np.clip(part, -far, far).T)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from pskem.engine import workers
 from pskem.estimators._gathering import gather_samples
 from pskem.estimators._input import all_or_nothing
 from pskem.estimators._prediction import ModelPredictor
@@ -20,20 +19,13 @@ from pskem.training import (
     Init,
     Partition,
     Refined,
-    Refiner,
     Settings,
     Shrinkage,
     State,
-    Trainer,
     Watcher,
-    arrange,
     draw_seeds,
-    make_plan,
-    observing,
-    reference_log_densities,
-    refine,
+    fit_views,
     settle_unlabelled,
-    train,
     with_callbacks,
 )
 
@@ -63,8 +55,10 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     p(x|c=j) = sum_k pi_kj N(x; mu_k, P_k). The features are cut into blocks, one such model is
     trained per block, and the log likelihoods of the blocks are added: this is PSKEM; with one
     block it is SKEM [1]_. After EM, discriminative passes raise the posterior probabilities of the
-    true classes [2]_. docs/beyond.md says why the defaults are what they are; the paper's own
-    training is ``SharedKernelClassifier(n_components=K, n_blocks=R, **pskem.PAPER)``.
+    true classes [2]_. By default several such models of different forms are tried, and the best are
+    multiplied: their log likelihoods add up like those of blocks. docs/beyond.md says why the
+    defaults are what they are; the paper's own training is
+    ``SharedKernelClassifier(n_components=K, n_blocks=R, **pskem.PAPER)``.
 
     Parameters
     ----------
@@ -88,9 +82,10 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         :class:`pskem.preprocessing.IndependentComponents` there is little left to keep. A list
         gives the column indices (or the column names, if X has them) of each block; blocks must
         not overlap. Features that the list leaves out are not used.
-    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+    covariance_type : {"auto", "full", "tied", "diag", "spherical"}, default="auto"
         The form of the kernels: ``"full"`` is SKEM, ``"tied"`` MDA (one covariance for all
         kernels), ``"diag"`` DGMM, ``"spherical"`` the PRBF network of Titsias and Likas.
+        ``"auto"`` is ``"full"`` if another part of the form is given; otherwise views differ in it.
     init : str or a start of :mod:`pskem.starts`, default="auto"
         Where EM starts. ``"auto"`` is ``"class-kmeans"``, but ``"em"`` where samples without a
         class are learnt from and classes have fewer than 8 samples: all samples then find the
@@ -120,28 +115,44 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         an inverse Wishart prior, and the penalised likelihood never falls; as Psi moves, neither
         the penalised nor the plain likelihood need rise in every pass. Discriminative passes do not
         shrink.
+    margins : bool or "auto", default="auto"
+        Whether to map features that are skewed or heavy-tailed, each by itself: by a power of Yeo
+        and Johnson or by smoothed quantiles, whichever makes the classes most Gaussian, or not at
+        all. The maps are part of the model; densities, draws and gaps stay exact in the units of X.
+        ``"auto"`` is False if a form is given; otherwise views differ in it.
+    n_views : int or "auto", default="auto"
+        Models of different forms that are multiplied, at most. Forms are tried by cross-fitting
+        (trained without a third of the samples and asked about it, in turn; from 3,000 samples on
+        without a fifth, once). They differ in `covariance_type`, `margins`, the number of kernels,
+        and in whether categories are taken as numbers. ``"auto"`` is 5 from 20 samples on and up to
+        20,000, if n_components, n_blocks, partition, covariance_type, init and shrinkage are all
+        ``"auto"``, and 1 otherwise: whoever gives a form gets it. With 1, the best form is kept.
+        Nothing is tried with validation data, `early_stopping` True or False, given block weights,
+        samples without a class, or `warm_start`.
     max_iter : int, default=100
         Largest number of EM passes.
     tol : float, default=1e-3
         Training stops when the mean log likelihood per sample gains less than this in every
         block. ``tol=0`` runs all passes.
     block_weights : "auto", "fit", None or array of shape (n_blocks,), default="auto"
-        Weights beta_r of the blocks' log likelihoods in decisions. ``"fit"`` fits them, and a
-        temperature, to held-out samples: blocks that depend on each other count the same evidence
-        several times, and posterior probabilities would be far too sure of themselves. ``"auto"``
-        fits them if held-out samples choose among discriminative passes. None is one for all. The
-        block of the categories is the last.
+        Weights beta_r of the blocks' log likelihoods in decisions. ``"fit"`` fits them to samples
+        that were not trained on, with a temperature and `shares_`: blocks that depend on each other
+        count the same evidence several times, and posterior probabilities would be far too sure of
+        themselves. ``"auto"`` does so where such samples choose among discriminative passes: held
+        out or, from 20 samples on and up to 20,000, by cross-fitting, after which all samples are
+        trained on. None is one for all. The block of the categories is the last.
     discriminative_iter : int or "auto", default="auto"
         Most passes of extended Baum-Welch after EM, which raise sum_n log p(c_n|x_n) and stop when
-        they cannot. ``"auto"`` is 20 where validation keeps the best and 5 where it does not. The
-        passes give up some of the fit to the density of X for better decisions: use 0 if densities
-        or samples of the model matter more.
+        they cannot. ``"auto"`` is 0, 5, 20 or 50 by cross-fitting; where samples are held out, 20
+        of which validation keeps the best; and 5 where nobody watches. The passes give up some of
+        the fit to the density of X for better decisions: use 0 if densities or samples of the model
+        matter more.
     early_stopping : bool or "auto", default="auto"
         Whether to validate the assembled classifier after every pass and to keep the pass with
         the highest accuracy. ``"auto"`` does so for the discriminative passes, if there are
-        validation data or 1,000 samples at least: a tenth of fewer chooses by chance and is missed
-        in the training. Validation data are `X_val` and `y_val` of :meth:`fit` or, without them, a
-        part of the training data, which is not trained on.
+        validation data or 20,000 samples at least; fewer are cross-fitted instead. False does
+        neither. Validation data are `X_val` and `y_val` of :meth:`fit` or, without them, a part of
+        the training data, which is not trained on.
     validation_fraction : float, default=0.1
         Part of the samples that is held out for early stopping and block weights, shared out over
         the classes by their sizes.
@@ -165,7 +176,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
         Columns that hold categories: those of texts and categories in a data frame, none, or a
         list of names or places, or a mask. They have a block of their own with categorical
-        kernels, exact discrete distributions; missing and unknown values are gaps. Settings of
+        kernels, exact discrete distributions; missing and unknown values are gaps. Some views take
+        categories as numbers instead; to these a missing value is one of its own. Settings of
         blocks and kernels are for the numbers.
     random_state : int, RandomState instance or None, default=None
         Source of randomness. With an int, the same data, to the last bit, give the same model, in
@@ -183,7 +195,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     Attributes
     ----------
     model_ : Model
-        The fitted model as one immutable value; the next five are views of it.
+        The fitted model as one immutable value; the next six are parts of it.
     classes_ : ndarray of shape (n_classes,)
     class_prior_ : ndarray of shape (n_classes,)
     blocks_ : list of Block
@@ -192,14 +204,23 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     block_weights_ : ndarray of shape (n_blocks,)
     temperature_ : float
         Posterior probabilities are the softmax of
-        (log p(c=j) + sum_r block_weights_[r] log q_rj(x)) / temperature_.
+        (log p(c=j) + sum_r block_weights_[r] log q_rj(x)) / temperature_, where q_rj has a share
+        shares_[r] of the kernels of all classes.
+    shares_ : ndarray of shape (n_blocks,)
+        How much of the kernels of all classes every class is given in decisions. It bounds what a
+        block can say against a class by log(1 / share).
+    n_views_ : int
+        Models that are multiplied.
+    trials_ : list of dict
+        The forms that were tried, the log loss of samples that they had not seen, and their
+        exponents in the product; empty if nothing was tried.
     n_iter_ : int
         Number of passes that were run.
     converged_ : ndarray of bool of shape (n_blocks,)
         Whether the last pass gained less than `tol` in the block; False when the passes ran out.
     log_likelihoods_ : ndarray of shape (n_iter_, n_blocks)
         log p(X|C) of the training data under each block, as each pass found it (before its
-        update).
+        update). This and what follows is of the first view, if there are several.
     joint_log_likelihoods_ : ndarray of shape (n_iter_,)
         The sum over the blocks or, where some classes are not known, log p of all samples with
         their classes as far as these are known, which is what EM then raises. Samples count by
@@ -261,11 +282,13 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         n_components: int | Literal["auto"] | Sequence[int] = "auto",
         n_blocks: int | Literal["auto"] = "auto",
         partition: Partition = "auto",
-        covariance_type: CovarianceType = "full",
+        covariance_type: CovarianceType | Literal["auto"] = "auto",
         init: Init = "auto",
         n_init: int = 1,
         reg_covar: float = 1e-6,
         shrinkage: float | Literal["auto"] | Shrinkage = "auto",
+        margins: bool | Literal["auto"] = "auto",
+        n_views: int | Literal["auto"] = "auto",
         max_iter: int = 100,
         tol: float = 1e-3,
         block_weights: Literal["auto", "fit"] | ArrayLike | None = "auto",
@@ -291,6 +314,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         self.n_init = n_init
         self.reg_covar = reg_covar
         self.shrinkage = shrinkage
+        self.margins = margins
+        self.n_views = n_views
         self.max_iter = max_iter
         self.tol = tol
         self.block_weights = block_weights
@@ -354,27 +379,14 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
             (seed,) = draw_seeds(self.random_state)
             weight = None if before is None else getattr(self, "unlabelled_weight_", None)
             settings, samples = settle_unlabelled(settings, samples, seed, weight)
-            plan = make_plan(settings, samples, before, seed)
-            y = samples.classes[samples.labels]  # as a callback may want it
-            if (samples.labels < 0).any():
-                y = np.where(samples.labels < 0, None, y.astype(object))
-            with (
-                workers(settings.n_jobs) as parallel_map,
-                observing(self, plan, samples, y, watch) as observers,
-            ):
-                data = arrange(plan, samples, parallel_map)
-                trainer = Trainer(plan, data, parallel_map)
-                run = train(trainer, samples.classes, samples.priors, observers)
-                refined = refine(Refiner(plan, data, parallel_map), run, observers)
-                observers.end(data, run, refined)
-                unseen = samples.validating(plan.held_out)
-                reference = reference_log_densities(refined.best, unseen, parallel_map)
+            fitted = fit_views(self, settings, samples, before, seed, watch)
+        self.model_ = fitted.model
         self.unlabelled_weight_ = settings.unlabelled_weight
-        self.reference_log_densities_ = reference
-        return self._store(run, refined)
+        self.reference_log_densities_ = fitted.references
+        self.trials_ = list(fitted.records)
+        return self._store(fitted.run, fitted.refined)
 
     def _store(self, run: State, refined: Refined) -> Self:
-        self.model_ = refined.best
         self.n_iter_ = run.iteration
         self.converged_ = run.converged
         self.log_likelihoods_ = run.log_likelihoods

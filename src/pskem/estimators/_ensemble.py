@@ -126,11 +126,11 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
             )
         models = [member.model_ for member in members]
         if len(models) > 1 and all(models[0].same_kernels(model) for model in models[1:]):
-            varied = "" if self.partition == "random" else "partition='random', or "
+            varied = "Give" if self.partition == "random" else "Use partition='random', or give"
             warnings.warn(
                 f"All {len(members)} members are the same model: their blocks and starts leave"
-                f" nothing to chance, and they hold out nothing. Use {varied}give the estimator"
-                " n_blocks of at least 2, more components, or early_stopping=True.",
+                f" nothing to chance, and they hold out nothing. {varied} the estimator n_blocks of"
+                " at least 2, more components, or early_stopping=True.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -49,6 +49,16 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         return self.model_.block_weights
 
     @property
+    def shares_(self) -> FloatArray:
+        sharing = self.model_.sharing
+        return np.zeros(len(self.model_.blocks)) if sharing is None else sharing.shares
+
+    @property
+    def n_views_(self) -> int:
+        views = self.model_.views
+        return 1 if views is None else 1 + max(views)
+
+    @property
     def temperature_(self) -> float:
         return self.model_.temperature
 
@@ -62,8 +72,8 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         Returns
         -------
         log_likelihood : ndarray of shape (n_samples, n_blocks, n_classes)
-            Its sum over the blocks is :meth:`class_log_likelihood`; decisions weigh it by
-            `block_weights_` first.
+            Its sum over the blocks of the first view is :meth:`class_log_likelihood`; decisions
+            weigh it by `block_weights_` and sum it over all.
         """
         X = validated(self, X)
         with workers(self.n_jobs) as parallel_map:
@@ -79,9 +89,11 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         Returns
         -------
         log_likelihood : ndarray of shape (n_samples, n_classes)
-            Of the features that the partition uses.
+            Of the features that the partition uses, under the first view if there are several.
         """
-        return self.block_log_likelihood(X).sum(axis=1)
+        X = validated(self, X)
+        with workers(self.n_jobs) as parallel_map:
+            return self.model_.first_view.log_likelihood(X, parallel_map).sum(axis=1)
 
     def predict_joint_log_proba(self, X: Any) -> FloatArray:
         """Joint log density of each class and the sample, log p(c=j) + log p(x|c=j).

@@ -2,3 +2,5 @@
 
 from pskem.model._block import *
 from pskem.model._model import *
+from pskem.model._product import *
+from pskem.model._sharing import *

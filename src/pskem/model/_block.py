@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine import Coordinates, Kernels, Prepared, locate, prepare
+from pskem.margins import Margins
 from pskem.structures import FloatArray, Gaussians, Structure, marginal
 
 __all__ = ["Block"]
@@ -44,8 +45,11 @@ class Block:
     shift, scale : ndarray of shape (m,)
         The standardised coordinates, (x - shift) / scale.
     allowed : ndarray of bool of shape (n_classes, n_components)
-        Which weights were free to be other than zero; all of them unless the start said
-        otherwise, or kernels belong to classes.
+        Which weights were free to be other than zero in the training; all of them unless the start
+        said otherwise, or kernels belong to classes.
+    margins : Margins or None
+        Monotone maps of the features, after which the kernels are what they are. Means and
+        covariances are in the units after the maps; densities and draws are in those of X.
     """
 
     features: NDArray[np.intp]
@@ -53,6 +57,7 @@ class Block:
     coordinates: Coordinates
     structure: Structure
     allowed: NDArray[np.bool_]
+    margins: Margins | None = None
 
     def __post_init__(self) -> None:
         shift, scale = (frozen(np.asarray(part, np.float64)) for part in self.coordinates)
@@ -80,6 +85,16 @@ class Block:
         other = object.__new__(Block)  # what is frozen already is not copied again
         vars(other).update(vars(self), kernels=Kernels(*map(frozen, kernels)))
         return other
+
+    def shared(self, share: float, priors: FloatArray) -> Block:
+        """The block whose classes have a share of the kernels of all, by priors (L,).
+
+        pi'_kj = (1 - e) pi_kj + e sum_c p(c) pi_kc, and so with the likelihoods of the classes. The
+        density of all classes together stays as it is.
+        """
+        own, means, covariances = self.kernels
+        weights = (1.0 - share) * own + share * (priors @ own)
+        return self.with_kernels(Kernels(weights, means, covariances))
 
     @property
     def weights(self) -> FloatArray:
@@ -125,8 +140,25 @@ class Block:
 
     def log_densities(self, prepared: Prepared, X: FloatArray) -> FloatArray:
         """log N(x_n; mu_k, P_k), (K, n), for rows of X (n, M)."""
-        local = locate(X, self.features, self.coordinates)
+        local = self.local(X)
         return prepared.log_densities(local) - self.coordinates.log_volumes(local)
+
+    def local(self, X: FloatArray) -> FloatArray:
+        """Rows of X (n, M) in the standardised coordinates of the kernels, (m, n)."""
+        part = X[:, self.features]
+        return locate(
+            part if self.margins is None else self.margins.forward(part), self.coordinates
+        )
+
+    def log_slopes(self, X: FloatArray) -> FloatArray:
+        """What the maps add to the log densities of rows of X (n, M), (n,)."""
+        if self.margins is None:
+            return np.zeros(len(X))
+        return self.margins.log_slopes(X[:, self.features])
+
+    def unmapped(self, Z: FloatArray) -> FloatArray:
+        """Rows in the units of means, (n, m), in those of X."""
+        return Z if self.margins is None else self.margins.inverse(Z)
 
     def gaps(self, X: FloatArray) -> NDArray[np.bool_]:
         """Where rows of X (n, M) lack features of the block, (n, m)."""
@@ -134,7 +166,8 @@ class Block:
 
     def draw(self, kernels: NDArray[np.intp], rng: np.random.Generator) -> FloatArray:
         """A sample of each of these kernels, (n, m), in the units of X."""
-        return self.structure.draw(Gaussians(self.means, self.covariances), kernels, rng)
+        drawn = self.structure.draw(Gaussians(self.means, self.covariances), kernels, rng)
+        return self.unmapped(drawn)
 
     def marginal(self, observed: NDArray[np.bool_]) -> Block:
         """The block of some of its features, (m,)."""
@@ -145,4 +178,5 @@ class Block:
             kernels=Kernels(self.weights, *kept),
             coordinates=Coordinates(self.shift[observed], self.scale[observed]),
             structure=structure,
+            margins=None if self.margins is None else self.margins.at(np.flatnonzero(observed)),
         )

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
 from scipy.special import log_softmax, logsumexp
 
 from pskem.engine import (
     CHUNK,
-    Coordinates,
     Kernels,
     Mapper,
     distinct_patterns,
@@ -24,14 +22,14 @@ from pskem.engine import (
     softmax_in_place,
 )
 from pskem.model._block import Block, frozen
-from pskem.structures import STRUCTURES, FloatArray, draw_places
+from pskem.model._expansion import expand
+from pskem.model._sharing import Sharing
+from pskem.structures import FloatArray, draw_places
 
 __all__ = ["HELD", "InformationCriteria", "Model", "shared_proportion"]
 
 #: A class holds a kernel if its weight is at least this: the paper's threshold.
 HELD = 0.01
-#: Components beyond which the expansion of a partitioned model is refused.
-MAX_EXPANDED = 10_000
 
 
 class InformationCriteria(NamedTuple):
@@ -58,6 +56,12 @@ class Model:
     shift : ndarray of shape (n_classes,) or None
         Log of the priors over those that the model was trained with, if they are others. It is
         added to the log posteriors as it is, whatever the temperature.
+    sharing : Sharing or None
+        A share of the kernels of all classes that every class is given in decisions: it bounds what
+        a block can say against a class. :meth:`shared` is the model whose kernels have the weights.
+    views : tuple of int, or None
+        Which of several models of the same features each block belongs to, if they are more than
+        one. Decisions follow from all of them; the density is that of the first.
     """
 
     blocks: tuple[Block, ...]
@@ -66,6 +70,8 @@ class Model:
     block_weights: FloatArray
     temperature: float = 1.0
     shift: FloatArray | None = None
+    sharing: Sharing | None = None
+    views: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("classes", "priors", "block_weights"):
@@ -73,6 +79,10 @@ class Model:
         if self.shift is not None:
             object.__setattr__(self, "shift", frozen(self.shift))
         object.__setattr__(self, "blocks", tuple(self.blocks))
+        if self.sharing is not None:
+            object.__setattr__(self, "sharing", Sharing(*map(frozen, self.sharing)))
+        if self.views is not None:
+            object.__setattr__(self, "views", tuple(self.views))
 
     def __reduce__(self) -> tuple[type[Model], tuple[Any, ...]]:
         return Model, tuple(getattr(self, field.name) for field in fields(self))
@@ -102,8 +112,29 @@ class Model:
         vars(other).update(vars(self), blocks=tuple(block.with_kernels(k) for block, k in pairs))
         return other
 
+    @property
+    def first_view(self) -> Model:
+        """The model of the first view alone, which is a density: no feature counts twice."""
+        if self.views is None:
+            return self
+        kept = [r for r, view in enumerate(self.views) if view == 0]
+        blocks = tuple(self.blocks[r] for r in kept)
+        return replace(
+            self,
+            blocks=blocks,
+            block_weights=self.block_weights[kept],
+            sharing=self._sharing_of(kept),
+            views=None,
+        )
+
+    def _sharing_of(self, kept: Sequence[int]) -> Sharing | None:
+        """The shares of some blocks."""
+        return self.sharing and self.sharing._replace(shares=self.sharing.shares[list(kept)])
+
     def same_kernels(self, other: Model) -> bool:
-        """Whether another model, with as many blocks, has the same kernels of the same features."""
+        """Whether another model has the same kernels of the same features."""
+        if len(self.blocks) != len(other.blocks):
+            return False
         pairs = zip(self.blocks, other.blocks, strict=True)
         return all(
             np.array_equal(one, two)
@@ -113,6 +144,8 @@ class Model:
 
     def joint(self, log_q: FloatArray) -> FloatArray:
         """log p(c=j) + sum_r beta_r log q_rj, (n, L), from log q (n, R, L)."""
+        if self.sharing is not None:
+            log_q = self.sharing.apply(log_q)
         joint = (log_q * self.block_weights[:, None]).sum(axis=1) + self.log_priors
         # What is divided by the temperature later is not the shift.
         return joint if self.shift is None else joint + (self.temperature - 1.0) * self.shift
@@ -135,6 +168,25 @@ class Model:
             )
         return replace(self, priors=possible / possible.sum(), shift=before + change)
 
+    def weighed(
+        self,
+        block_weights: FloatArray,
+        temperature: float,
+        shares: FloatArray | None = None,
+    ) -> Model:
+        """The same model with other weights of blocks, (R,), temperature, and shares, (R,)."""
+        sharing = None if shares is None else Sharing(shares, self.priors)
+        return replace(self, block_weights=block_weights, temperature=temperature, sharing=sharing)
+
+    def shared(self) -> Model:
+        """The model that decides the same by the weights of its kernels: see :class:`Sharing`."""
+        if self.sharing is None:
+            return self
+        shares, priors = self.sharing
+        pairs = zip(self.blocks, shares, strict=True)
+        blocks = tuple(block.shared(float(share), priors) for block, share in pairs)
+        return replace(self, blocks=blocks, sharing=None)
+
     def log_likelihood(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
         """log q_rj(x_n): (N, R, L), the summands of Pulford (2022), eq. (skemp)."""
         result = np.empty((len(X), len(self.blocks), len(self.classes)))
@@ -143,12 +195,18 @@ class Model:
             result[rows, r] = mix(log_densities, self.blocks[r].weights).T
 
         self._show(X, see, parallel_map)
+        for r, block in enumerate(self.blocks):
+            if block.margins is not None:
+                result[:, r] += block.log_slopes(X)[:, None]
         return result
 
     def _show(
         self, X: FloatArray, see: Callable[[int, slice, FloatArray], None], parallel_map: Mapper
     ) -> None:
-        """Show log N(x_n; mu_k, P_k), (K, n), of each block and some rows of X at a time."""
+        """Show log N(x_n; mu_k, P_k), (K, n), of each block and some rows of X at a time.
+
+        Densities are those of the rows after the maps of a block.
+        """
         gapped = bool(np.isnan(X).any()) or any(np.isnan(b.shift).any() for b in self.blocks)
         patterns = (
             distinct_patterns((X[:, block.features] - block.shift).T) if gapped else None
@@ -167,14 +225,14 @@ class Model:
     def gaps(self, X: FloatArray) -> NDArray[np.bool_]:
         """Where rows of X (n, M) lack what the model knows of; nowhere in columns of no block."""
         gaps = np.zeros(X.shape, dtype=bool)
-        for block in self.blocks:
+        for block in self.first_view.blocks:
             gaps[:, block.features] = block.gaps(X)
         return gaps
 
     def unseen(self, n_features: int) -> NDArray[np.bool_]:
         """Columns that no sample of the training had a value in, (n_features,)."""
         unseen = np.zeros(n_features, dtype=bool)
-        for block in self.blocks:
+        for block in self.first_view.blocks:
             unseen[block.features] = np.isnan(block.shift)
         return unseen
 
@@ -185,7 +243,7 @@ class Model:
     def without(self, X: FloatArray, missing: NDArray[np.bool_]) -> FloatArray:
         """Rows of X (n, M) with gaps in some columns, (M,)."""
         left = X.copy()
-        for block in self.blocks:
+        for block in self.first_view.blocks:
             left[:, block.features[missing[block.features]]] = block.structure.gap
         return left
 
@@ -200,8 +258,8 @@ class Model:
         return log_softmax(relative / self.temperature, axis=1)
 
     def log_density(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:
-        """log p(x_n): (N,). Block weights do not enter."""
-        log_likelihood = self.log_likelihood(X, parallel_map).sum(axis=1)
+        """log p(x_n): (N,), of the first view. Block weights do not enter."""
+        log_likelihood = self.first_view.log_likelihood(X, parallel_map).sum(axis=1)
         return logsumexp(log_likelihood + self.log_priors, axis=1)
 
     def responsibilities(
@@ -237,15 +295,25 @@ class Model:
         if not kept:
             raise ValueError(f"The model uses none of the features {list(features)[:10]}.")
         blocks = tuple(self.blocks[r].marginal(seen[r]) for r in kept)
-        return replace(self, blocks=blocks, block_weights=self.block_weights[kept])
+        views = None if self.views is None else tuple(self.views[r] for r in kept)
+        return replace(
+            self,
+            blocks=blocks,
+            block_weights=self.block_weights[kept],
+            sharing=self._sharing_of(kept),
+            views=views,
+        )
 
     def draw(
         self, labels: NDArray[np.intp], n_features: int, rng: np.random.Generator
     ) -> tuple[FloatArray, NDArray[np.intp]]:
-        """One sample per label, (n, M), NaN in columns of no block, and its kernels (n, R)."""
+        """One sample per label, (n, M), NaN in columns of no block, and its kernels (n, R).
+
+        Of the first view.
+        """
         X = np.full((len(labels), n_features), np.nan)
         chosen = []
-        for block in self.blocks:
+        for block in self.first_view.blocks:
             z = draw_places(block.weights[labels], rng)
             X[:, block.features] = block.draw(z, rng)
             chosen.append(z)
@@ -253,7 +321,7 @@ class Model:
 
     def criteria(self, log_likelihood: float, n_samples: float) -> InformationCriteria:
         """Information criteria, from log p(X|C) of so many samples."""
-        p = self.n_parameters
+        p = self.first_view.n_parameters
         lost = -2.0 * log_likelihood
         return InformationCriteria(2.0 * p + lost, p * log(n_samples) + lost)
 
@@ -279,38 +347,7 @@ class Model:
         Every choice of one kernel per block is a component; its weight in a class is the product
         of the weights, its mean the concatenation, its covariance the direct sum.
         """
-        blocks = self.blocks
-        if not all(block.structure.standardised for block in blocks):
-            raise ValueError("A model with categories has no equivalent mixture of Gaussians.")
-        sizes = [len(block.kernels.means) for block in blocks]
-        count = float(np.prod(sizes, dtype=float))
-        if count > MAX_EXPANDED:
-            raise ValueError(
-                f"The expanded mixture would have {' x '.join(map(str, sizes))} = {count:.3g}"
-                f" components; at most {MAX_EXPANDED} are accepted. Use fewer components or"
-                " blocks; block_log_likelihood gives the same likelihood without the expansion."
-            )
-        features = np.concatenate([block.features for block in blocks])
-        order = np.argsort(features)
-        dense = [b.structure.storage.dense(b.kernels.covariances, *b.means.shape) for b in blocks]
-        weights, means, covariances, allowed = [], [], [], []
-        for choice in product(*map(range, sizes)):
-            chosen = list(zip(choice, blocks, strict=True))
-            weights.append(np.prod([block.weights[:, k] for k, block in chosen], axis=0))
-            means.append(np.concatenate([block.kernels.means[k] for k, block in chosen])[order])
-            allowed.append(np.all([block.allowed[:, k] for k, block in chosen], axis=0))
-            joint = block_diag(*(dense[r][k] for r, k in enumerate(choice)))
-            covariances.append(joint[np.ix_(order, order)])
-        return Block(
-            features[order],
-            Kernels(np.array(weights).T, np.array(means), np.array(covariances)),
-            Coordinates(
-                np.concatenate([block.shift for block in blocks])[order],
-                np.concatenate([block.scale for block in blocks])[order],
-            ),
-            STRUCTURES["full"],
-            np.array(allowed).T,
-        )
+        return expand(self.first_view.blocks)
 
 
 def shared_proportion(blocks: Iterable[Block], threshold: float = HELD) -> float:

@@ -10,7 +10,8 @@ from typing import Any
 from pskem import starts, structures
 from pskem.engine import Coordinates, Health, Kernels, Statistics, Step, Summary
 from pskem.estimators import ColumnCode
-from pskem.model import Block, Model
+from pskem.margins import Margins, Power, Quantiles
+from pskem.model import Block, Model, Sharing
 from pskem.training import Refined, Shrinkage, State, Verdict
 
 #: Immutable values of ours that fitted models and trainings hold, by their names.
@@ -23,8 +24,12 @@ VALUES: dict[str, type[Any]] = {
             Coordinates,
             Health,
             Kernels,
+            Margins,
             Model,
+            Power,
+            Quantiles,
             Refined,
+            Sharing,
             Shrinkage,
             State,
             Statistics,

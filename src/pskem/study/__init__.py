@@ -3,7 +3,14 @@
 from pskem.study.configuration import Point, RunSpec, StudyError
 from pskem.study.definition import Study, check_names, names_of
 from pskem.study.materials import Place
-from pskem.study.pages import LEGEND, Written, brief_table, point_table, write_report
+from pskem.study.pages import (
+    LEGEND,
+    Written,
+    brief_table,
+    left_out,
+    point_table,
+    write_report,
+)
 from pskem.study.parsing import included, load_study, parse_study
 from pskem.study.runner import Outcome, WorkProgress, pool, work
 from pskem.study.session import Session, conduct
@@ -27,6 +34,7 @@ __all__ = [
     "check_names",
     "conduct",
     "included",
+    "left_out",
     "load_study",
     "names_of",
     "parse_study",

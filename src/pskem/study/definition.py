@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from pskem.study.configuration import Point, RunSpec, StudyError
@@ -36,13 +36,17 @@ class Entry(NamedTuple):
 
 
 class Study(NamedTuple):
-    """A study: experiments and figures."""
+    """A study: experiments and figures.
+
+    left_out : methods that were asked for and whose library is not installed
+    """
 
     name: str
     title: str
     about: str
     experiments: list[Experiment]
     figures: list[Mapping[str, Any]]
+    left_out: Sequence[str] = ()
 
     @property
     def entries(self) -> list[Entry]:

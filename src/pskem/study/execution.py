@@ -21,6 +21,7 @@ from pskem.study.configuration import RunSpec, StudyError
 from pskem.study.materials import Material, Place, load
 from pskem.study.methods import CLASSIFIERS, Sample, StudyClassifier, Trace
 from pskem.study.splits import Part, Rows, make_parts
+from pskem.study.tabular import judge
 from pskem.tables import encode, fit_encoder, indicator_encoder, keeps_columns, scaler_of
 
 __all__ = ["PartResult", "Result", "perform"]
@@ -33,6 +34,7 @@ class PartResult(NamedTuple):
     validation : accuracy on the validation rows after each pass; empty without validation
     chosen : the pass that validation chose, or the last one without it; counted from 1
     log_likelihoods, shared, seconds : as in :class:`pskem.study.methods.Trace`
+    log_loss, calibration_error : of the probabilities of the test rows; None if not measured
     """
 
     n_train: int
@@ -44,6 +46,8 @@ class PartResult(NamedTuple):
     log_likelihoods: list[float]
     shared: list[float]
     seconds: float
+    log_loss: float | None = None
+    calibration_error: float | None = None
 
     @property
     def peak(self) -> float:
@@ -139,6 +143,8 @@ def _perform_part(run: RunSpec, material: Material, part: Part, threads: int) ->
         trace.log_likelihoods,
         trace.shared,
         trace.seconds,
+        trace.log_loss,
+        trace.calibration_error,
     )
 
 
@@ -154,11 +160,14 @@ def _train(
     """Train on some rows and watch the accuracy on others."""
     settings: dict[str, Any] = dict(run.point.settings)
     others = np.empty(0, dtype=np.intp) if unlabelled is None else unlabelled
+    if run.point.features.get("frame", False):
+        first, test = ((material.X.iloc[rows], material.y[rows]) for rows in (train, watched[0]))
+        return judge(method.make(settings, run.seed, threads), first, test)
     if material.task is None:
         model = method.make(settings, run.seed, threads)
         samples = [Sample(material.X[rows], material.y[rows]) for rows in (train, *watched)]
-        first = samples[0]._replace(unlabelled=material.X[others])
-        return method.train(model, first, samples[1:])
+        labelled = samples[0]._replace(unlabelled=material.X[others])
+        return method.train(model, labelled, samples[1:])
     if len(others):
         raise StudyError("Rows without their classes are for image sets so far.")
     if len(np.unique(material.y[train])) < 2:

@@ -25,12 +25,13 @@ from pskem.study.checking import (
 )
 from pskem.study.configuration import Point, StudyError
 from pskem.study.definition import Experiment
+from pskem.study.folders import tables_in
 from pskem.study.materials import SCALES, file_digest, has_test_set, is_known
-from pskem.study.methods import CLASSIFIERS, OURS, RESERVED
+from pskem.study.methods import CLASSIFIERS, OURS, RESERVED, lacking
 from pskem.study.splits import ORDERS
 from pskem.tables import IMAGES
 
-__all__ = ["SHARED", "check_settings", "make_experiment"]
+__all__ = ["SHARED", "check_settings", "make_experiments"]
 
 #: Tables that an experiment inherits from its study and may override.
 SHARED = {
@@ -54,8 +55,8 @@ EXPERIMENT = {
     **SHARED,
 }
 PAPER = {"accuracy": number(), "spread": number(), "seconds_per_pass": number()}
-DATA = {"source": WORD, "target": WORD, "drop": WORDS, "categorical": WORDS}
-TABLE_FEATURES = {"scale": choice(*SCALES), "pca": whole(1)}
+DATA = {"source": WORD, "target": WORD, "drop": WORDS, "categorical": WORDS, "folder": WORD}
+TABLE_FEATURES = {"scale": choice(*SCALES), "pca": whole(1), "frame": TRUTH}
 IMAGE_FEATURES = {
     "n_components": whole(1),
     "deskew": TRUTH,
@@ -70,21 +71,55 @@ SPLIT = {
     "train": whole(1),
     "labels": whole(1),
     "fixed": TRUTH,
+    "single": TRUTH,
 }
 VALIDATION = {"rows": whole(1), "fraction": SHARE, "folds": whole(2)}
 
 
-def make_experiment(
-    where: str, table: Mapping[str, Any], entry: Mapping[str, Any], folder: Path, i: int
-) -> Experiment:
-    """Make an experiment from its own table and the study's."""
+def make_experiments(
+    where: str,
+    table: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    folder: Path | None,
+    tables: Path | None,
+    i: int,
+) -> list[Experiment]:
+    """Make an experiment from its own table and the study's, or one for each table of a folder.
+
+    That folder is ``tables``, or else where the study says, seen from ``folder``. Without either
+    the experiment has no points yet.
+    """
     name = entry.get("name", f"experiment {i}")
     where = f"{where}, experiment {name!r},"
     check_table(where, entry, EXPERIMENT)
     check_table(f"{where} paper", entry.get("paper", {}), PAPER)
-    tables = {key: {**table.get(key, {}), **entry.get(key, {})} for key in SHARED}
-    if "source" in entry.get("data", {}):
-        tables["data"] = dict(entry["data"])  # what stands above is about other data
+    merged = {key: {**table.get(key, {}), **entry.get(key, {})} for key in SHARED}
+    if {"source", "folder"} & set(entry.get("data", {})):
+        merged["data"] = dict(entry["data"])  # what stands above is about other data
+    if "folder" not in merged["data"]:
+        return [_experiment(where, name, table, entry, merged, folder or Path())]
+    check_table(f"{where} data", merged["data"], {"folder": WORD})
+    place = tables if tables is not None or folder is None else folder / merged["data"]["folder"]
+    if place is None:
+        return [Experiment(name, [], [], entry.get("runs", table.get("runs", 1)), {})]
+    made = []
+    for found in tables_in(place):
+        own = f"{name}: {found.name}" if "name" in entry else found.name
+        data = {"source": found.path.name, "target": found.target}
+        whole_entry = {**merged, "data": data}
+        made.append(_experiment(where, own, table, entry, whole_entry, place))
+    return made
+
+
+def _experiment(
+    where: str,
+    name: str,
+    table: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    tables: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+) -> Experiment:
+    """Make an experiment on one data set; ``tables`` are those of :data:`SHARED`."""
     data, path = _data(where, tables["data"], folder)
     features = _features(where, data["source"], tables["features"])
     split, validation = _rows(where, data["source"], tables["split"], tables["validation"])
@@ -104,15 +139,28 @@ def make_experiment(
         # Settings and validation above the experiments are for the shared kernels.
         ours = CLASSIFIERS[method].has_passes
         above = table.get("settings", {}) if ours else {}
+        if lacking(method) is not None:
+            continue
         settings = {**above, **entry.get("settings", {}), **own, **chosen}
         check_settings(f"{where} settings", method, settings)
         chooses = validation if ours else {}
         complete = CLASSIFIERS[method].complete(settings)
+        if features.get("frame", False):
+            _check_probabilities(where, method, complete)
         points.append(Point(data, features, split, chooses, method, complete))
         label = {"method": _spoken(method, own), **chosen}
         labels.append({key: v for key, v in label.items() if len(grid[key]) > 1})
     runs = entry.get("runs", table.get("runs", 1))
     return Experiment(name, points, labels, runs, entry.get("paper", {}), path)
+
+
+def _check_probabilities(where: str, method: str, settings: Mapping[str, Any]) -> None:
+    classifier = CLASSIFIERS[method]
+    if classifier.has_passes or not hasattr(classifier.make(settings, 0, 1), "predict_proba"):
+        raise StudyError(
+            f"{where} has features.frame = true, which is for classifiers with probabilities and"
+            f" without passes; {method} is none."
+        )
 
 
 def _data(where: str, data: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], str | None]:
@@ -142,6 +190,8 @@ def _data(where: str, data: Mapping[str, Any], folder: Path) -> tuple[dict[str, 
 def _features(where: str, source: str, features: Mapping[str, Any]) -> dict[str, Any]:
     if source not in IMAGES:
         check_table(f"{where} features", features, TABLE_FEATURES)
+        if features.get("frame", False) and len(features) > 1:
+            raise StudyError(f"{where} features has frame = true: columns stay as they are.")
         return dict(features)
     precision = {"dtype": choice("float64", "float32")} if has_test_set(source) else {}
     check_table(f"{where} features", features, {**IMAGE_FEATURES, **precision})
@@ -171,8 +221,12 @@ def _rows(
         raise StudyError(f"{where} validates in several ways: use rows, fraction or folds.")
     if "folds" in split and "test" in split:
         raise StudyError(f"{where} split has folds and test; use one of them.")
-    if "order" in split and "folds" not in split:
-        raise StudyError(f"{where} split has an order, but no folds.")
+    for key in ("order", "single"):
+        if key in split and "folds" not in split:
+            spoken = "an order" if key == "order" else "single folds"
+            raise StudyError(f"{where} split has {spoken}, but no folds.")
+    if split.get("single", False) and split.get("fixed", False):
+        raise StudyError(f"{where} split is single and fixed: all runs would be of one fold.")
     if "rows" in validation and "train" not in split:
         raise StudyError(
             f"{where} validation has rows, which split.train must leave over; give train, or use"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pskem.datasets import CATALOGUE, LOADERS, fetch
 from pskem.preprocessing import paper_features
 from pskem.study.configuration import Point, StudyError, digest
-from pskem.tables import EMBEDDED, IMAGES, TARGET, keeps_columns
+from pskem.tables import EMBEDDED, IMAGES, TARGET, keeps_columns, labels_of, read_table
 from pskem.version import __version__
 from pskem.workflow import Task
 
@@ -79,6 +79,8 @@ def load(point: Point, path: str | None, place: Place) -> Material:
     """Load the material of a point; image sets with a test set must be prepared first."""
     if has_test_set(point.data["source"]):
         return _open(str(_folder(point, place)))
+    if point.features.get("frame", False):
+        return _frame(_frozen(point.data), path, place.data_home)
     return _table(_frozen(point.data), _frozen(point.features), path, place.data_home)
 
 
@@ -152,8 +154,7 @@ def _table(
     """A table, or a small image set: its features are fitted to each training part."""
     settings, wanted = dict(data), dict(features)
     source = str(path or settings["source"])
-    if path is not None and file_digest(Path(path)) != settings["digest"]:
-        raise StudyError(f"{path} has changed since the study began. Start the command again.")
+    _check_unchanged(path, settings)
     task = Task.read(
         source,
         settings.get("target", TARGET),
@@ -168,6 +169,24 @@ def _table(
         scale = "columns__numbers" if keeps_columns(task.encoder) else "scale"
         task.encoder.set_params(**{scale: SCALES[wanted["scale"]]()})
     return Material(task.X, task.y, None, task)
+
+
+@lru_cache(maxsize=8)
+def _frame(data: tuple[tuple[str, Any], ...], path: str | None, data_home: str | None) -> Material:
+    """A table as a data frame, with the columns as they are."""
+    settings = dict(data)
+    _check_unchanged(path, settings)
+    target, categorical = settings.get("target", TARGET), settings.get("categorical", ())
+    source = str(path or settings["source"])
+    frame = read_table(source, None, data_home, text=categorical, verbatim=[target])
+    y, present = labels_of(frame, target)
+    X = frame[present].drop(columns=[target, *settings.get("drop", ())])
+    return Material(X, y, None, None)
+
+
+def _check_unchanged(path: str | None, settings: Mapping[str, Any]) -> None:
+    if path is not None and file_digest(Path(path)) != settings["digest"]:
+        raise StudyError(f"{path} has changed since the study began. Start the command again.")
 
 
 def _preprocessing() -> Any:

@@ -11,12 +11,36 @@ from typing import Any, NamedTuple
 
 from pskem.display import Page, Table
 from pskem.files import atomic_write
+from pskem.study.comparison import (
+    OURS,
+    RANKED,
+    cells_of,
+    compare,
+    duels,
+    failures_of,
+    rank_table,
+    record,
+    standing,
+    table_by_table,
+)
 from pskem.study.definition import Study
 from pskem.study.drawing import chosen, draw
+from pskem.study.methods import lacking
+from pskem.study.rankplot import draw_ranks
 from pskem.study.store import Store
 from pskem.study.summary import PointSummary, Spread, describe, summarise
 
-__all__ = ["LEGEND", "REPORT", "Written", "brief_table", "percent", "point_table", "write_report"]
+__all__ = [
+    "LEGEND",
+    "REPORT",
+    "Written",
+    "brief_table",
+    "left_out",
+    "percent",
+    "point_table",
+    "write_figure",
+    "write_report",
+]
 
 #: The page's name in the folder of results.
 REPORT = "report.html"
@@ -54,7 +78,11 @@ class Written(NamedTuple):
 
 
 def write_report(store: Store, folder: Any) -> Written:
-    """Write ``report.html``, figures as PNG and SVG, ``summary.csv`` and ``summary.json``."""
+    """Write ``report.html``, figures as PNG and SVG, ``summary.csv`` and ``summary.json``.
+
+    A study that measures probabilities also has the means of each table and method, as CSV with the
+    study's name.
+    """
     folder = Path(folder)
     page = Page("Studies of shared kernel models")
     page.text(PROTOCOLS)
@@ -67,17 +95,17 @@ def write_report(store: Store, folder: Any) -> Written:
         page.heading(f"{study.name}: {study.title}")
         if study.about:
             page.text(study.about)
+        if study.left_out:
+            page.text(left_out(study))
         page.text(_state(study, summaries))
         if not summaries:
             continue
+        pictures += _write_comparison(study, store, page, folder)
         for figure in study.figures:
             if not chosen(figure, summaries):
                 continue
             made = draw(figure, summaries)
-            for suffix in ("png", "svg"):
-                path = folder / f"{figure['name']}.{suffix}"
-                atomic_write(path, _rendered(made, suffix))
-                pictures.append(path)
+            pictures += write_figure(made, folder, figure["name"])
             page.figure(made, f"{figure['name']}. {figure['title']}")
         long = bool(study.figures) and len(summaries) > LONG
         page.table(point_table(summaries), folded=f"All {len(summaries)} points" if long else None)
@@ -98,6 +126,48 @@ def write_report(store: Store, folder: Any) -> Written:
     atomic_write(folder / "summary.json", _json(made_with, everything).encode())
     page.write(folder / REPORT)
     return Written(folder / REPORT, list(dict.fromkeys(pictures)))
+
+
+def left_out(study: Study) -> str:
+    """Which methods are not there, in words."""
+    names = ", ".join(study.left_out)
+    libraries = " ".join(filter(None, map(lacking, study.left_out)))
+    remedy = f" To have them: pip install {libraries}" if libraries else ""
+    return f"Left out, because their libraries are not installed: {names}.{remedy}"
+
+
+def _write_comparison(study: Study, store: Store, page: Page, folder: Path) -> list[Path]:
+    """Ranks over tables, for a study that measures probabilities; returns the figures."""
+    cells = cells_of(study, store)
+    if not cells:
+        return []
+    atomic_write(folder / f"{study.name}.csv", record(cells).encode())
+    comparison = compare(cells, failures_of(study, store))
+    if comparison is None:
+        return []
+    for measure in RANKED:
+        page.text(standing(comparison, measure))
+    made = draw_ranks(comparison)
+    name = f"{study.name}-ranks"
+    written = write_figure(made, folder, name)
+    page.figure(made, f"{name}. Bars join methods that do not differ at the level 0.05.")
+    page.table(rank_table(comparison))
+    if OURS in comparison.methods:
+        page.table(duels(comparison))
+        page.text(
+            f"Table by table: {OURS} and the best peer, by accuracy and by log loss. The ECE is"
+            " that of the latter. The peer is chosen in hindsight. A star is the better of the two."
+        )
+        page.table(table_by_table(comparison))
+    return written
+
+
+def write_figure(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and SVG."""
+    paths = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
+    for path in paths:
+        atomic_write(path, _rendered(figure, path.suffix[1:]))
+    return paths
 
 
 def brief_table(summaries: Sequence[PointSummary]) -> Table:

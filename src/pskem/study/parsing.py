@@ -24,8 +24,8 @@ from pskem.study.checking import (
 )
 from pskem.study.configuration import StudyError
 from pskem.study.definition import Entry, Experiment, Study, check_names, names_of
-from pskem.study.experiments import SHARED, check_settings, make_experiment
-from pskem.study.methods import CLASSIFIERS, OURS
+from pskem.study.experiments import SHARED, check_settings, make_experiments
+from pskem.study.methods import CLASSIFIERS, OURS, lacking
 
 __all__ = ["included", "load_study", "parse_study"]
 
@@ -86,8 +86,14 @@ def load_study(path: Any) -> Study:
     return parse_study(file.stem, text, file.parent)
 
 
-def parse_study(name: str, text: str, folder: Path = Path()) -> Study:
-    """Parse a study from the text of a TOML file; data files are relative to the folder."""
+def parse_study(
+    name: str, text: str, folder: Path | None = None, tables: Path | None = None
+) -> Study:
+    """Parse a study from the text of a TOML file; data files are relative to the folder.
+
+    An experiment on a folder of tables becomes one for each of them. ``tables`` is that folder,
+    whatever the study says. Without it and without a folder, such an experiment has no points.
+    """
     where = f"The study {name!r}"
     try:
         table = tomllib.loads(text)
@@ -97,8 +103,9 @@ def parse_study(name: str, text: str, folder: Path = Path()) -> Study:
     experiments = [
         experiment for entry in table.get("slice", []) for experiment in _slice(where, table, entry)
     ] + [
-        make_experiment(where, table, entry, folder, i)
+        experiment
         for i, entry in enumerate(table.get("experiment", []), start=1)
+        for experiment in make_experiments(where, table, entry, folder, tables, i)
     ]
     if not experiments:
         raise StudyError(f"{where} has no [[experiment]].")
@@ -107,7 +114,17 @@ def parse_study(name: str, text: str, folder: Path = Path()) -> Study:
     figures = [_figure(where, title, entry, experiments) for entry in table.get("figure", [])]
     _check_unique(f"{where} has two figures", [figure["name"] for figure in figures])
     about = " ".join(table.get("about", "").split())
-    return Study(name, title, about, experiments, figures)
+    return Study(name, title, about, experiments, figures, _left_out(table))
+
+
+def _left_out(table: Mapping[str, Any]) -> list[str]:
+    """Methods whose library is not installed."""
+    named = [
+        part["name"] if isinstance(part, Mapping) else part
+        for entry in table.get("experiment", [])
+        for part in as_list(entry.get("method", []))
+    ]
+    return [method for method in dict.fromkeys(named) if lacking(method) is not None]
 
 
 def _check_unique(what: str, names: list[str]) -> None:

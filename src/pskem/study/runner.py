@@ -201,6 +201,7 @@ def _problem(future: Future[Result]) -> str | None:
             return text
         return f"{type(error).__name__}: {text}"
     numbers = [x for part in future.result().parts for x in (*part.test, *part.log_likelihoods)]
+    numbers += [part.log_loss for part in future.result().parts if part.log_loss is not None]
     return None if all(map(math.isfinite, numbers)) else "The result is not finite"
 
 

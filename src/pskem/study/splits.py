@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -44,7 +45,14 @@ def make_parts(
     The publisher's test rows, if there are any, begin at ``n_train``.
     """
     seed = 0 if split.get("fixed", False) else seed
-    pairs = _folds(y, split, seed) if "folds" in split else [_pair(y, n_train, split, seed)]
+    if split.get("single", False):
+        # Runs 0, 1, ... are the folds of one shuffle, and then of the next.
+        shuffle, fold = divmod(seed, int(split["folds"]))
+        pairs = [_folds(y, split, shuffle)[fold]]
+    elif "folds" in split:
+        pairs = _folds(y, split, seed)
+    else:
+        pairs = [_pair(y, n_train, split, seed)]
     parts = []
     for i, (train, test) in enumerate(pairs):
         rng = np.random.default_rng([seed, 1, i])
@@ -100,11 +108,14 @@ def _folds(y: NDArray[Any], split: Mapping[str, Any], seed: int) -> list[tuple[R
 
     n, order = int(split["folds"]), split.get("order", "stratified")
     _, counts = np.unique(y, return_counts=True)
-    if n > (counts.min() if order == "stratified" else len(y)):
+    # Of single folds, some may lack a class of few rows.
+    single = bool(split.get("single", False))
+    which, fewest = ("largest", counts.max()) if single else ("smallest", counts.min())
+    if n > (fewest if order == "stratified" else len(y)):
         raise StudyError(
             f"{n} folds are too many: "
             + (
-                f"the smallest class has {counts.min()} rows."
+                f"the {which} class has {fewest} rows."
                 if order == "stratified"
                 else f"there are {len(y)} rows."
             )
@@ -116,7 +127,10 @@ def _folds(y: NDArray[Any], split: Mapping[str, Any], seed: int) -> list[tuple[R
         splitter = KFold(n, shuffle=True, random_state=seed)
     else:
         splitter = KFold(n)
-    pairs: list[tuple[Rows, Rows]] = list(splitter.split(np.zeros(len(y)), y))
+    with warnings.catch_warnings():
+        if single:
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        pairs: list[tuple[Rows, Rows]] = list(splitter.split(np.zeros(len(y)), y))
     return pairs
 
 

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple, Self
 from pskem.study.configuration import Point, RunSpec, StudyError
 from pskem.study.definition import Study
 from pskem.study.execution import PartResult, Result
+from pskem.study.methods import library_of
 
 __all__ = ["Claim", "Failure", "Record", "Store", "versions"]
 
@@ -85,8 +87,8 @@ class Claim(NamedTuple):
     done: set[str]
 
 
-def versions() -> dict[str, str]:
-    """Versions that a result may depend on."""
+def versions(library: str | None = None) -> dict[str, str]:
+    """Versions that a result may depend on, and of a further library that a method comes from."""
     import numpy
     import scipy
     import sklearn
@@ -98,6 +100,7 @@ def versions() -> dict[str, str]:
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
+        **({} if library is None else {library: metadata.version(library)}),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
     }
@@ -238,7 +241,7 @@ class Store:
                     run.seed,
                     run.point.text,
                     _now(),
-                    json.dumps(versions()),
+                    json.dumps(versions(library_of(run.point.method))),
                     threads,
                     result.peak,
                     result.honest,

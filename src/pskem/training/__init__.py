@@ -1,12 +1,16 @@
 """Training: from settings and samples to a model."""
 
 from pskem.training._callbacks import *
+from pskem.training._fitting import *
 from pskem.training._holdout import *
+from pskem.training._layout import *
 from pskem.training._loop import *
 from pskem.training._observers import *
 from pskem.training._order import *
 from pskem.training._planning import *
+from pskem.training._progress import *
 from pskem.training._refining import *
 from pskem.training._settings import *
 from pskem.training._splitting import *
+from pskem.training._trials import *
 from pskem.training._unlabelled import *

@@ -13,10 +13,9 @@ from pskem.engine import Batch, Gathered, Mapper, Prepared, Source, Total, mix
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._order import distinct
-from pskem.training._weighting import Weighting, fit_weighting
 from pskem.typicality import comparable_log_density
 
-__all__ = ["Verdict", "judge", "reference_log_densities", "weigh_blocks"]
+__all__ = ["Verdict", "judge", "reference_log_densities", "seen_by_blocks"]
 
 
 class Verdict(NamedTuple):
@@ -63,10 +62,12 @@ def _gather(blocks: Sequence[Prepared], batch: Batch) -> Gathered:
     return Gathered(((log_q, batch.labels, batch.known_weights),))
 
 
-def weigh_blocks(model: Model, holdout: Source) -> Weighting:
-    """Block weights and a temperature, fitted to held-out samples."""
+def seen_by_blocks(
+    model: Model, holdout: Source
+) -> tuple[FloatArray, NDArray[np.intp], FloatArray, FloatArray]:
+    """log q (n, R, L) of held-out samples, their labels, the log priors, their weights."""
     log_q, labels, weights = holdout.fold(partial(_gather, _ready(model, holdout))).arrays
-    return fit_weighting(log_q.transpose(2, 0, 1), labels, model.log_priors, weights)
+    return log_q.transpose(2, 0, 1), labels, model.log_priors, weights
 
 
 #: Samples without gaps that are enough to leave the others out.

@@ -282,6 +282,12 @@ def check_unchanged(
     n_components: Sequence[int],
 ) -> None:
     """Refuse a warm start with settings that the fitted model does not have."""
+    if before.views is not None:
+        raise ValueError(
+            f"warm_start=True goes on from one model, but the last fit is a product of"
+            f" {1 + max(before.views)} views. Set warm_start=True before the first fit, or"
+            " warm_start=False to start afresh."
+        )
     for name, was, now in [
         ("covariance_type", _kinds(b.structure for b in before.blocks), _kinds(structures)),
         ("number of blocks", len(before.blocks), len(blocks)),

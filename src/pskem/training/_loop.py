@@ -18,7 +18,7 @@ from pskem.training._holdout import judge
 from pskem.training._initial import initialise, look
 from pskem.training._planning import Data, Plan
 
-__all__ = ["Observer", "Progress", "State", "Trainer", "train"]
+__all__ = ["Observer", "Progress", "State", "Trainer", "train", "unwatched"]
 
 #: Passes of a run after which a block's empty kernels are put elsewhere, at most: those that keep
 #: running empty are not needed.
@@ -105,6 +105,11 @@ class Progress(Protocol):
 
 #: Sees a state after every pass; True asks for the training to stop.
 Observer = Callable[[Progress], bool]
+
+
+def unwatched(state: Progress) -> bool:
+    """An observer that asks for nothing."""
+    return False
 
 
 class Trainer(NamedTuple):
@@ -239,9 +244,9 @@ def _start_model(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, i:
     make = partial(initialise, plan.start, plan.regularisers[0].floor)
     given = (plan.structures, seen, plan.n_components, plan.fixed, generators)
     kernels = trainer.parallel_map(make, *given)
-    parts = zip(plan.blocks, kernels, coordinates, plan.structures, strict=True)
+    parts = zip(plan.blocks, kernels, coordinates, plan.structures, plan.margins, strict=True)
     blocks = tuple(
-        Block(features, made, frame, structure, made.weights > 0.0)
-        for features, made, frame, structure in parts
+        Block(features, made, frame, structure, made.weights > 0.0, margins=margins)
+        for features, made, frame, structure, margins in parts
     )
     return Model(blocks, classes, priors, plan.block_weights)

@@ -25,22 +25,32 @@ __all__ = ["Observers", "Watcher", "observing"]
 Watcher = Callable[[Model], Any]
 
 
+def _bar(plan: Plan) -> PassBar | None:
+    """The progress bar of a training, if one is wanted."""
+    if not plan.verbose:
+        return None
+    n_samples, every = plan.rows.size + plan.unlabelled.size, 10 if plan.verbose == 1 else 1
+    return PassBar(plan.max_iter, plan.n_init, n_samples, every, plan.refinement.passes)
+
+
 class Observers:
     """All who see the passes of a fit, and hear of its end."""
 
     def __init__(
-        self, estimator: BaseEstimator, plan: Plan, samples: Samples, y: Any, watch: Watcher | None
+        self,
+        estimator: BaseEstimator,
+        plan: Plan,
+        samples: Samples,
+        y: Any,
+        watch: Watcher | None,
+        depth: int,
     ) -> None:
-        later, verbose = plan.refinement.passes, plan.verbose
+        self._depth = depth
+        later = plan.refinement.passes
         self._estimator, self._plan, self._watch = estimator, plan, watch
         self._names = samples.feature_names
         self._task = FitTask(estimator, plan.max_iter * plan.n_init + later, samples.X, y)
-        self._bar: PassBar | None = None
-        if verbose:
-            every = 10 if verbose == 1 else 1
-            self._bar = PassBar(
-                plan.max_iter, plan.n_init, plan.rows.size + plan.unlabelled.size, every, later
-            )
+        self._bar = _bar(plan)
 
     def __call__(self, state: Progress) -> bool:
         """See a pass; True asks for the training to stop."""
@@ -59,16 +69,44 @@ class Observers:
         self.close(describe_ending(run, refined))
         self._task.end(refined.best)
         for message in troubles(self._plan, data, run, self._names):
-            depth = 3 + caller_depth(self._estimator)
+            depth = self._depth + caller_depth(self._estimator)
             warnings.warn(message, ConvergenceWarning, stacklevel=depth)
+
+
+class Bystanders:
+    """Those who see the passes of a further view: nobody but the bar."""
+
+    def __init__(self, bar: PassBar | None) -> None:
+        self._bar = bar
+
+    def __call__(self, state: Progress) -> bool:
+        return self._bar is not None and self._bar(state)
+
+    def close(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.close(text)
+
+    def end(self, data: Data, run: State, refined: Refined) -> None:
+        self.close(describe_ending(run, refined))
 
 
 @contextmanager
 def observing(
-    estimator: BaseEstimator, plan: Plan, samples: Samples, y: Any, watch: Watcher | None = None
-) -> Iterator[Observers]:
-    """Observers of a fit, whose bar is closed also if the fit fails."""
-    observers = Observers(estimator, plan, samples, y, watch)
+    estimator: BaseEstimator,
+    plan: Plan,
+    samples: Samples,
+    y: Any,
+    watch: Watcher | None = None,
+    first: bool = True,
+    depth: int = 3,
+) -> Iterator[Observers | Bystanders]:
+    """Observers of a fit, whose bar is closed also if the fit fails.
+
+    Of several views of the samples only the first is shown to callbacks, and can be stopped.
+    Warnings point so deep into the calls, to where ``fit`` was called.
+    """
+    alone = Observers(estimator, plan, samples, y, watch, depth) if first else None
+    observers = alone or Bystanders(_bar(plan))
     try:
         yield observers
     except Warning:  # turned into an error by the user: the fit itself is done

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.blocks import partition_features, within_class_dependence
-from pskem.checks import check_block_weights, check_n_components
+from pskem.checks import check_block_weights
 from pskem.engine import (
     ArraySource,
     Coordinates,
@@ -19,14 +18,14 @@ from pskem.engine import (
     locate,
     log_volumes,
     measure,
-    workers,
 )
+from pskem.margins import Margins, fit_margins
 from pskem.model import Model
-from pskem.starts import STARTS, ClassKMeans, StartMethod
-from pskem.structures import Categorical, FloatArray, Structure
-from pskem.training._initial import Fixed, check_start, check_unchanged, fixed_from, given_sizes
+from pskem.starts import StartMethod
+from pskem.structures import FloatArray, Structure
+from pskem.training._initial import Fixed, check_start, check_unchanged, fixed_from
+from pskem.training._layout import count_kernels, lay_out, suit
 from pskem.training._order import (
-    ENOUGH_FOR_DEPENDENCE,
     Rows,
     distinct,
     representative,
@@ -35,27 +34,10 @@ from pskem.training._order import (
 from pskem.training._settings import Settings
 from pskem.training._splitting import Refinement, Samples, hold_out
 
-__all__ = [
-    "Data",
-    "Plan",
-    "arrange",
-    "deal_blocks",
-    "make_plan",
-    "suggest_n_components",
-    "suit",
-    "usual_blocks",
-]
+__all__ = ["Data", "Plan", "arrange", "fit_maps", "make_plan"]
 
-#: Training samples of a class for every kernel of its own and feature of the block.
-SAMPLES_PER_FEATURE = 30
-#: Kernels of a class at most.
-MOST_PER_CLASS = 20
-#: Samples of a class from which on it has kernels of its own, where others have no class. Fewer are
-#: too few to start all its kernels from.
-ENOUGH_OF_ONES_OWN = 8
-#: Blocks that teach each other the classes of unlabelled samples, and features of each, at least.
-BLOCKS_THAT_TEACH = 3
-FEWEST_THAT_TEACH = 4
+#: Samples by which maps of features are chosen, at most.
+ENOUGH_FOR_MARGINS = 2000
 #: No eigenvalue of a covariance in standardised coordinates goes below this, even with
 #: ``reg_covar=0``: beyond it rounding decides what the matrix is.
 SMALLEST_FLOOR = 1e-10
@@ -73,6 +55,8 @@ class Plan(NamedTuple):
     rows, held_out : rows of X to train on and to validate on, sorted by class
     unlabelled : rows of X without a class, to train on as well
     learn_priors : whether these change the priors
+    margins : maps of the features of each block, if it has any
+    open_form : whether the form is one of several that were tried, and nobody's wish
     """
 
     structures: Sequence[Structure]
@@ -95,6 +79,8 @@ class Plan(NamedTuple):
     held_out: Rows
     unlabelled: Rows
     learn_priors: bool
+    margins: Sequence[Margins | None]
+    open_form: bool
 
     @property
     def total(self) -> float:
@@ -127,34 +113,16 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     """The plan of a fit; ``before`` is the model from which it goes on."""
     rows, unlabelled = samples.different_rows()
     unlabelled = unlabelled.times(settings.unlabelled_weight)
-    L, M = len(samples.classes), samples.n_numbers
+    L = len(samples.classes)
     counts = samples.counts(rows)
-    settings = suit(settings, counts, M, unlabelled.size > 0)
+    settings = suit(settings, counts, samples.n_numbers, unlabelled.size > 0)
     start = settings.start
     assert start is not None
-    try:
-        blocks = _blocks(settings, samples, before, seed, rows) if M else []
-    except ValueError as error:
-        raise _for_numbers(error, samples) from None
-    structures: list[Structure] = [settings.structure] * len(blocks)
-    if samples.levels:
-        blocks = [*blocks, np.arange(M, samples.X.shape[1])]
-        structures.append(Categorical(samples.levels))
+    blocks, structures = lay_out(settings, samples, before, seed, rows)
+    n_components = count_kernels(
+        settings, samples, before, blocks, structures, counts, unlabelled.total
+    )
     R = len(blocks)
-    if before is None:
-        own = isinstance(start, ClassKMeans)
-        suggested = [
-            suggest_n_components(counts, len(part), kind.most_kernels, unlabelled.total, own)
-            for part, kind in zip(blocks, structures, strict=True)
-        ]
-        if settings.given is not None:
-            suggested = given_sizes(settings.given, suggested)
-    else:
-        suggested = [len(block.kernels.means) for block in before.blocks]
-    try:
-        n_components = _sizes(settings.n_components, suggested, bool(samples.levels))
-    except ValueError as error:
-        raise _for_numbers(error, samples) from None
     if before is not None:
         check_unchanged(before, structures, samples.classes, blocks, n_components)
         fixed = fixed_from(before.blocks)
@@ -198,12 +166,52 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         held_out=held_out,
         unlabelled=unlabelled,
         learn_priors=samples.learn_priors and unlabelled.size > 0,
+        margins=_margins(settings, samples, before, rows, blocks, structures),
+        open_form=settings.open_form,
     )
+
+
+def _margins(
+    settings: Settings,
+    samples: Samples,
+    before: Model | None,
+    rows: Rows,
+    blocks: Sequence[NDArray[np.intp]],
+    structures: Sequence[Structure],
+) -> list[Margins | None]:
+    """Maps of the features of each block, from the rows that are trained on."""
+    if before is not None:
+        return [block.margins for block in before.blocks]
+    if not settings.margins:
+        return [None] * len(blocks)
+    everything = settings.maps or fit_maps(samples, rows)
+    return [
+        everything.at(features) if structure.standardised else None
+        for features, structure in zip(blocks, structures, strict=True)
+    ]
+
+
+def fit_maps(samples: Samples, rows: Rows | None = None) -> Margins:
+    """Maps of all columns of X, from some rows or from all that have a class."""
+    everyone = samples.different_rows()[0] if rows is None else rows
+    seen = everyone.at(representative(np.arange(everyone.size), ENOUGH_FOR_MARGINS))
+    return fit_margins(samples.X[seen.places], samples.labels[seen.places], seen.weights)
+
+
+def _mapped(plan: Plan, X: FloatArray) -> FloatArray:
+    """Rows of X (n, M) after the maps."""
+    if all(margins is None for margins in plan.margins):
+        return X
+    X = X.copy()
+    for features, margins in zip(plan.blocks, plan.margins, strict=True):
+        if margins is not None:
+            X[:, features] = margins.forward(X[:, features])
+    return X
 
 
 def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     """The samples of a plan, in batches."""
-    X, labels, L = samples.X, samples.labels, len(samples.classes)
+    X, labels, L = _mapped(plan, samples.X), samples.labels, len(samples.classes)
     rows = together(plan.rows.followed_by(plan.unlabelled), X, labels % (L + 1))
     n_classes = L + (plan.unlabelled.size > 0)
     everyone = ArraySource.arrange(
@@ -224,151 +232,29 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     holdout = None
     if validation is not None:
         X_val, y_val, counted = validation
+        X_val = _mapped(plan, X_val)
         seen = together(distinct(X_val, y_val, counted), X_val, y_val)
         X_val, y_val = X_val[seen.places], y_val[seen.places]
         pairs = zip(plan.blocks, coordinates, strict=True)
-        parts = [locate(X_val, *pair) for pair in pairs]
+        parts = [locate(X_val[:, features], frame) for features, frame in pairs]
         bounds = np.searchsorted(y_val, np.arange(L + 1)).astype(np.intp)
         holdout = ArraySource(parts, bounds, parallel_map, seen.weights)
     watched = samples.validation is not None or plan.early_stopping
     everyone.standardise(coordinates)  # and with it its views
-    volumes = log_volumes(source, coordinates)
-    spare = 0.0 if others is None else float(log_volumes(others, coordinates).sum())
+    volumes = log_volumes(source, coordinates) - _log_slopes(plan, samples, plan.rows)
+    spare = 0.0
+    if others is not None:
+        spare = float(
+            (log_volumes(others, coordinates) - _log_slopes(plan, samples, plan.unlabelled)).sum()
+        )
     return Data(source, others, everyone, coordinates, volumes, spare, holdout, watched)
 
 
-def suit(settings: Settings, counts: NDArray[np.intp], M: int, unlabelled: bool) -> Settings:
-    """Settings with the start and the blocks that suit so many samples of each class, (L,).
-
-    Few samples are too few to start kernels of their class from, where others have no class.
-    """
-    shared = unlabelled and np.median(counts) < ENOUGH_OF_ONES_OWN
-    start = settings.start or STARTS["em" if shared else "class-kmeans"]
-    partition, n_blocks = settings.partition, settings.n_blocks
-    if isinstance(partition, str):
-        if partition == "auto":  # blocks that teach each other have a bit of everything
-            partition = "interleaved" if unlabelled else "sequential"
-        if n_blocks is None and M:
-            n_blocks = usual_blocks(counts, M, unlabelled)
-    return settings._replace(start=start, partition=partition, n_blocks=n_blocks)
-
-
-def _for_numbers(error: ValueError, samples: Samples) -> ValueError:
-    """An error about blocks or kernels, in view of the categories that there may be."""
-    if not samples.levels:
-        return error
-    return ValueError(
-        f"{error} n_blocks, partition and n_components are for the {samples.n_numbers} column(s) of"
-        " numbers: categories have a block of their own."
-    )
-
-
-def _sizes(value: Any, suggested: Sequence[int], categories: bool) -> list[int]:
-    """Kernels of each block; settings for numbers alone leave those of the categories open."""
-    if not categories:
-        return check_n_components(value, suggested)
-    listed = np.iterable(value) and not isinstance(value, str)
-    if listed and len(value) == len(suggested):
-        return check_n_components(value, suggested)
-    if len(suggested) == 1:  # nothing but categories
-        return check_n_components(value, suggested)
-    return [*check_n_components(value, suggested[:-1]), suggested[-1]]
-
-
-def suggest_n_components(
-    counts: NDArray[np.intp],
-    m: int,
-    most: float = np.inf,
-    unlabelled: float = 0.0,
-    own: bool = True,
-) -> int:
-    """K for a block of m features, from the samples of each class (L,), and of none.
-
-    One kernel for every 30 m samples of a class, at least 1 and at most 20, or ``most``. Samples
-    without a class belong to classes as often as the others do. Kernels of a class of their own
-    start at samples that have one; those that all share start anywhere.
-    """
-    everyone = counts * (1.0 + unlabelled / counts.sum())
-    found = np.clip(everyone // (SAMPLES_PER_FEATURE * m), 1, min(most, MOST_PER_CLASS))
-    return int((np.minimum(found, counts) if unlabelled and own else found).sum())
-
-
-def usual_blocks(counts: NDArray[np.intp], M: int, unlabelled: bool) -> int:
-    """The number of blocks of M features.
-
-    Where classes have fewer samples than there are features, blocks teach each other the classes of
-    samples without one, and there are three of them at least.
-    """
-    usual = len(partition_features(M))
-    if not unlabelled or np.median(counts) >= M:
-        return usual
-    return max(usual, min(BLOCKS_THAT_TEACH, M // FEWEST_THAT_TEACH))
-
-
-def _blocks(
-    settings: Settings,
-    samples: Samples,
-    before: Model | None,
-    seed: int,
-    rows: Rows,
-) -> list[NDArray[np.intp]]:
-    """The blocks of the columns of X."""
-    n_blocks = settings.n_blocks or "auto"
-    M, partition = samples.n_numbers, settings.partition
-    learned = isinstance(partition, str) and partition in ("random", "dependence")
-    if before is not None and learned:
-        # What chance or other data decided stays as it was, if as many blocks are wanted.
-        blocks = partition_features(M, n_blocks)
-        known = [block.features for block in before.blocks if block.structure.standardised]
-        return known if len(known) == len(blocks) else blocks
-    names = samples.feature_names
-    if samples.levels:
-        names = None if names is None else names[:M]
-        partition = _among_numbers(partition, samples)
-    X = samples.X[:, :M]
-    return deal_blocks(X, samples.labels, n_blocks, partition, seed, names, rows)
-
-
-def _among_numbers(partition: Any, samples: Samples) -> Any:
-    """A partition of the user's columns as one of the features that are numbers."""
-    if isinstance(partition, str) or samples.numeric is None:
-        return partition
-    places = {int(column): i for i, column in enumerate(samples.numeric)}
-    found = []
-    for r, block in enumerate(partition):
-        listed = np.asarray(block)
-        if listed.dtype.kind in "iu":
-            out = [int(column) for column in listed.ravel() if int(column) not in places]
-            if out:
-                raise ValueError(
-                    f"partition[{r}] holds column {out[0]}, which is no column of numbers."
-                    " Categories have a block of their own."
-                )
-            listed = np.array([places[int(column)] for column in listed.ravel()])
-        found.append(listed)
-    return found
-
-
-def deal_blocks(
-    X: FloatArray,
-    labels: NDArray[np.intp],
-    n_blocks: int | str,
-    partition: Any,
-    seed: int,
-    feature_names: Sequence[str] | None = None,
-    rows: Rows | None = None,
-) -> list[NDArray[np.intp]]:
-    """The blocks of the columns of X (N, M), with samples for a partition that follows from them.
-
-    At most 20,000 samples are looked at. The different rows are found if they are not given.
-    """
-    dependence = None
-    if isinstance(partition, str) and partition == "auto":
-        partition = "sequential"
-    if isinstance(partition, str) and partition == "dependence":
-        everyone = distinct(X, labels) if rows is None else rows
-        seen = everyone.at(representative(np.arange(everyone.size), ENOUGH_FOR_DEPENDENCE))
-        with workers(1):  # BLAS rounds by the number of its threads
-            dependence = within_class_dependence(X[seen.places], labels[seen.places], seen.weights)
-    rng = np.random.default_rng([seed, 0])
-    return partition_features(X.shape[1], n_blocks, partition, rng, feature_names, dependence)
+def _log_slopes(plan: Plan, samples: Samples, rows: Rows) -> FloatArray:
+    """What the maps add to the log likelihoods of some rows in each block, (R,)."""
+    sums = np.zeros(len(plan.blocks))
+    for r, (features, margins) in enumerate(zip(plan.blocks, plan.margins, strict=True)):
+        if margins is not None:
+            X = samples.X[np.ix_(rows.places, features)]
+            sums[r] = rows.counted @ margins.log_slopes(X)
+    return sums

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from pskem.training._loop import Progress
 
-__all__ = ["PassBar"]
+__all__ = ["PassBar", "telling_of_trials"]
 
 WIDTH = 16
 
@@ -76,3 +78,33 @@ class PassBar:
             self.stream.write(("" if self.live else self.last) + "\n")
         self.stream.write(verdict + "\n")
         self.stream.flush()
+
+
+@contextmanager
+def telling_of_trials(
+    verbose: int, stream: TextIO | None = None
+) -> Iterator[Callable[[int, int], None]]:
+    """What hears how many forms of a model have been tried, and shows it."""
+    stream = sys.stderr if stream is None else stream
+    live, began, shown = stream.isatty(), time.perf_counter(), False
+
+    def tell(done: int, total: int) -> None:
+        nonlocal shown
+        if not verbose or total < 2:
+            return
+        filled = WIDTH * done // total
+        bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}]"
+        line = f"{bar} forms tried {done}/{total}  {time.perf_counter() - began:.1f} s"
+        if live:
+            stream.write("\r\x1b[K" + line)
+            shown = True
+        elif done == total:
+            stream.write(line + "\n")
+        stream.flush()
+
+    try:
+        yield tell
+    finally:
+        if shown:
+            stream.write("\n")
+            stream.flush()

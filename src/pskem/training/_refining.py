@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +9,11 @@ import numpy as np
 from pskem.engine import DecisionRule, Mapper, Step, assess, discriminative_pass
 from pskem.model import Model
 from pskem.structures import FloatArray
-from pskem.training._holdout import Verdict, judge, weigh_blocks
+from pskem.training._calibration import calibrate, calibrated
+from pskem.training._holdout import Verdict, judge, seen_by_blocks
 from pskem.training._loop import Observer, State
 from pskem.training._planning import Data, Plan
+from pskem.training._weighting import fit_weighting
 
 __all__ = ["Refined", "Refiner", "refine"]
 
@@ -112,8 +113,15 @@ class Refiner(NamedTuple):
         if not self.plan.refinement.fit_weights:
             return model
         assert self.data.holdout is not None  # a plan that fits weights has held out samples
-        found = weigh_blocks(model, self.data.holdout)
-        return replace(model, block_weights=found.weights, temperature=found.temperature)
+        found = fit_weighting(*seen_by_blocks(model, self.data.holdout))
+        return model.weighed(found.weights, found.temperature)
+
+    def calibrated(self, model: Model) -> Model:
+        """The same with shares, fitted together with them."""
+        if not self.plan.refinement.fit_weights:
+            return model
+        assert self.data.holdout is not None
+        return calibrated(model, calibrate(*seen_by_blocks(model, self.data.holdout)))
 
     def _verdict(self, model: Model) -> tuple[Verdict, ...]:
         return () if self.data.holdout is None else (judge(model, self.data.holdout),)
@@ -130,11 +138,11 @@ def refine(refiner: Refiner, run: State, observe: Observer) -> Refined:
     model = refiner.weighed(run.best)
     # Whoever ended EM has ended the training, and one class has nothing to be told apart from.
     if refinement.passes == 0 or run.ended == "asked" or len(model.classes) == 1:
-        return Refined(run.start, model, None, np.empty(0), (), model, 0, "")
+        return Refined(run.start, model, None, np.empty(0), (), refiner.calibrated(run.best), 0, "")
     state = refiner.begin(model, run.start)
     while not state.ended:
         done = state.iteration
         state = refiner.advance(state)
         if state.iteration > done and observe(state):
             state = state._replace(ended="asked")
-    return state._replace(best=refiner.weighed(state.best)) if state.best_iter else state
+    return state._replace(best=refiner.calibrated(state.best))

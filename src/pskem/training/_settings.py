@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pskem import checks
+from pskem.margins import Margins
 from pskem.starts import MadeStart, Start, StartMethod, StartName, as_start
 from pskem.structures import STRUCTURES, FloatArray, Structure
 
@@ -31,6 +32,8 @@ Arrangement = Literal["sequential", "interleaved", "random", "dependence"]
 Partition = Arrangement | Literal["auto"] | list[Any] | tuple[Any, ...]
 ShrinkageTarget = Literal["pooled", "diag"]
 
+#: Training samples of a class for every kernel of its own and feature of the block.
+SAMPLES_PER_FEATURE = 30
 #: Pseudo-samples of each kernel of categories.
 CATEGORY_SMOOTHING = 20.0
 #: How much more covariances are shrunk where samples without a class are learnt from.
@@ -80,13 +83,27 @@ class Shrinkage:
         return float(m + 1) * (UNLABELLED_FACTOR if unlabelled else 1.0)
 
 
+#: Parameters that say what form a model has.
+FORM = ("n_components", "n_blocks", "partition", "covariance_type", "init", "shrinkage")
+#: Settings that are no parameters: what is tried where parameters leave it open.
+NO_PARAMETERS = (
+    *("enough_to_validate", "open_form", "fine", "fine_categories", "categories_as_numbers"),
+    *("left_out", "maps", "laborious"),
+)
+
+
 class Settings(NamedTuple):
     """What an estimator's parameters say, checked as far as that goes without data.
 
     ``start`` makes what ``given`` does not fix. start, n_blocks, discriminative_iter,
-    early_stopping and unlabelled_weight are None for "auto". What n_components, partition and
-    priors mean depends on the data; a plan decides that. enough_to_validate is no parameter: it
-    says whether samples are many enough to hold some out, where their number would not tell.
+    early_stopping, unlabelled_weight, margins and n_views are None for "auto". What n_components,
+    partition and priors mean depends on the data; a plan decides that.
+
+    Others are no parameters. enough_to_validate says whether samples are many enough to hold some
+    out, where their number would not tell. open_form: whether forms are to be tried. A form that is
+    tried may have many kernels (fine, fine_categories), or categories_as_numbers without the
+    columns left_out. maps are those of all columns, if they are known already; laborious says that
+    passes take long, so that fewer are tried.
     """
 
     structure: Structure
@@ -113,7 +130,16 @@ class Settings(NamedTuple):
     class_weight: Any = None
     unlabelled: Any = None
     unlabelled_weight: float | None = 1.0
+    margins: bool | None = False
     enough_to_validate: bool | None = None
+    n_views: int | None = 1
+    open_form: bool = False
+    fine: bool = False
+    fine_categories: bool = False
+    categories_as_numbers: bool = False
+    left_out: tuple[int, ...] = ()
+    maps: Margins | None = None
+    laborious: bool = False
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Settings:
@@ -121,8 +147,10 @@ class Settings(NamedTuple):
 
         Parameters that a subclass adds are its own business.
         """
-        known = {*cls._fields} - {"enough_to_validate"} | {"covariance_type", "init"}
+        known = {*cls._fields} - {*NO_PARAMETERS} | {"covariance_type", "init"}
         found = {name: value for name, value in parameters.items() if name in known}
+        if "n_views" in found:
+            _parse_form(found)
         checks.check_choice("covariance_type", found["covariance_type"], list(STRUCTURES))
         checks.check_integer("n_init", found["n_init"], 1)
         checks.check_real("reg_covar", found["reg_covar"], 0.0)
@@ -147,6 +175,29 @@ class Settings(NamedTuple):
         if "discriminative_iter" in found:
             _parse_refinement(found)
         return cls(**found)
+
+
+def _parse_form(found: dict[str, Any]) -> None:
+    """Whether the form of the model is open, and what it is if it is not."""
+    checks.check_integer("n_views", found["n_views"], 1, auto=True)
+    found["n_views"] = _number(found["n_views"])
+    margins = found["margins"]
+    checks.check_boolean("margins", margins, auto=True)
+    found["margins"] = None if isinstance(margins, str) else margins
+    found["open_form"] = all(
+        isinstance(found[name], str) and found[name] == "auto" for name in FORM
+    )
+    kind = found["covariance_type"]
+    checks.check_choice("covariance_type", kind, ["auto", *STRUCTURES])
+    if isinstance(kind, str) and kind == "auto":
+        found["covariance_type"] = "full"
+    if not found["open_form"]:
+        if (found["n_views"] or 1) > 1:
+            raise ValueError(
+                f"n_views={found['n_views']} are of different forms, but a form is given. Leave"
+                f" {', '.join(FORM[:-1])} and {FORM[-1]} at 'auto', or set n_views=1."
+            )
+        found["margins"] = bool(found["margins"])
 
 
 def as_shrinkage(value: Any) -> Shrinkage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +12,13 @@ from pskem.structures import FloatArray
 from pskem.training._order import Rows, distinct
 from pskem.training._settings import Settings
 
-__all__ = ["Refinement", "Samples", "hold_out", "split", "split_rows"]
+__all__ = ["Refinement", "Samples", "cross", "deal_parts", "hold_out", "split", "split_rows"]
 
 #: Samples from which on some are held out to choose discriminative passes and to fit weights: a
 #: tenth of fewer chooses by chance, and is missed in the training.
 ENOUGH_TO_VALIDATE = 1000
+#: Weights are whole numbers of times up to this.
+ROUNDING = 1e-9
 #: Discriminative passes, when validation chooses among them and when it does not.
 VALIDATED_PASSES = 20
 UNWATCHED_PASSES = 5
@@ -149,13 +151,9 @@ def split_rows(
         own = np.flatnonzero(labels == j)
         if len(own):
             taken[own] = rng.multivariate_hypergeometric(times[own], size, method="marginals")
-    parts = []
-    for number in (times - taken, taken):
-        some = np.flatnonzero(number)
-        weights = (rows.weights * number / times)[some]
-        order = np.argsort(labels[some], kind="stable")
-        parts.append(Rows(rows.places[some[order]], weights[order]))
-    return parts[0], parts[1]
+    order = np.argsort(labels, kind="stable")
+    rows, times, taken = rows.at(order), times[order], taken[order]
+    return _some_times(rows, times - taken, times), _some_times(rows, taken, times)
 
 
 def split(
@@ -174,6 +172,54 @@ def split(
     for low, n, size in zip(bounds[:-1], counts, _allot(counts, fraction, rng), strict=True):
         held_out[low + rng.permutation(n)[:size]] = True
     return order[~held_out], order[held_out]
+
+
+def deal_parts(
+    labels: NDArray[np.intp], n_classes: int, n_parts: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Which of several parts each sample belongs to, (n,); every class is dealt out evenly.
+
+    The only sample of a class belongs to none, -1.
+    """
+    part_of = np.full(len(labels), -1)
+    for j in range(n_classes):
+        own = rng.permutation(np.flatnonzero(labels == j))
+        if len(own) > 1:
+            part_of[own] = (np.arange(len(own)) + rng.integers(n_parts)) % n_parts
+    return part_of
+
+
+def cross(
+    rows: Rows,
+    labels: NDArray[np.intp],
+    n_classes: int,
+    n_parts: int,
+    rng: np.random.Generator,
+    class_weights: FloatArray | None = None,
+) -> Iterator[tuple[Rows, Rows]]:
+    """The rows without each of several parts in turn, and the part; every class keeps some.
+
+    A row that counts several times is dealt out as if it stood there as often: asked about rows
+    that are there in the training as well, a model is judged as it will be. A row that stands there
+    once is never on both sides, whatever it or its class counts.
+    """
+    times = np.ones(rows.size, dtype=np.intp)
+    if rows.weights is not None:
+        alone = rows.weights if class_weights is None else rows.weights / class_weights[labels]
+        times = np.maximum(1, np.floor(alone + ROUNDING)).astype(np.intp)
+    copies = np.repeat(np.arange(rows.size), times)
+    part_of = deal_parts(labels[copies], n_classes, n_parts, rng)
+    for part in range(n_parts):
+        taken = np.bincount(copies[part_of == part], minlength=rows.size)
+        yield _some_times(rows, times - taken, times), _some_times(rows, taken, times)
+
+
+def _some_times(rows: Rows, number: NDArray[np.intp], times: NDArray[np.intp]) -> Rows:
+    """Rows that count so many of their times."""
+    some = np.flatnonzero(number)
+    if rows.weights is None:
+        return rows.at(some)
+    return Rows(rows.places[some], (rows.weights * number / times)[some])
 
 
 def _allot(counts: NDArray[np.intp], fraction: float, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from pskem.engine import Mapper, workers
 from pskem.model import Model
 from pskem.structures import FloatArray
-from pskem.training._loop import Trainer, train
+from pskem.training._layout import suit
+from pskem.training._loop import Trainer, train, unwatched
 from pskem.training._order import Rows, representative
-from pskem.training._planning import arrange, make_plan, suit
+from pskem.training._planning import arrange, make_plan
 from pskem.training._refining import Refiner, refine
 from pskem.training._settings import Settings
-from pskem.training._splitting import ENOUGH_TO_VALIDATE, Samples
+from pskem.training._splitting import ENOUGH_TO_VALIDATE, Samples, deal_parts
 
 __all__ = ["settle_unlabelled"]
 
@@ -134,11 +135,7 @@ def _questions(samples: Samples, rows: Rows, unlabelled: Rows, seed: int) -> Ite
     many = samples.counts(rows).sum() >= MANY
     n_parts = PARTS_OF_MANY if many else PARTS
     rng = np.random.default_rng([seed, 3])
-    part_of = np.full(rows.size, -1)
-    for j in range(len(samples.classes)):
-        own = rng.permutation(np.flatnonzero(labels == j))
-        if len(own) > 1:
-            part_of[own] = (np.arange(len(own)) + rng.integers(n_parts)) % n_parts
+    part_of = deal_parts(labels, len(samples.classes), n_parts, rng)
     for part in range(1 if many else n_parts):
         hidden = np.flatnonzero(part_of == part)
         if len(hidden):
@@ -161,13 +158,8 @@ def _taken(samples: Samples, rows: Rows, n_labelled: int | None = None) -> Sampl
 def _trained(settings: Settings, samples: Samples, seed: int, parallel_map: Mapper) -> Model:
     plan = make_plan(settings, samples, None, seed)
     data = arrange(plan, samples, parallel_map)
-    run = train(Trainer(plan, data, parallel_map), samples.classes, samples.priors, _nobody)
-    return refine(Refiner(plan, data, parallel_map), run, _nobody).best
-
-
-def _nobody(state: object) -> bool:
-    """Sees a pass, and asks for nothing."""
-    return False
+    run = train(Trainer(plan, data, parallel_map), samples.classes, samples.priors, unwatched)
+    return refine(Refiner(plan, data, parallel_map), run, unwatched).best
 
 
 def _merits(model: Model, question: Question, parallel_map: Mapper) -> FloatArray:

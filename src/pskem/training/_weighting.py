@@ -20,11 +20,13 @@ from scipy.special import log_softmax
 
 from pskem.structures import FloatArray
 
-__all__ = ["Weighting", "cross_entropy", "fit_weighting"]
+__all__ = ["Weighting", "cross_entropy", "fit_weighting", "heard_samples", "platt_targets"]
 
 #: Strength of the pull toward T = 1, in cross-entropy: it decides where the data do not, because
 #: the classes are about equally frequent.
 PULL_TEMPERATURE = 0.01
+#: Stands for the log prior of a class without prior.
+IMPOSSIBLE = -1e30
 #: How far a class may be behind the best one in a block, in units of what is usual between the
 #: best and the worst, before it does not matter how much farther.
 FARTHEST_BEHIND = 4.0
@@ -55,6 +57,41 @@ def cross_entropy(
     return loss, np.tensordot(terms, counted * (np.exp(log_p) - targets), axes=2) / n
 
 
+def heard_samples(
+    log_q: FloatArray,
+    labels: NDArray[np.intp],
+    log_prior: FloatArray,
+    weights: FloatArray | None,
+) -> tuple[FloatArray, NDArray[np.intp], FloatArray, FloatArray]:
+    """log q, labels, weights of samples that have a say, and finite log priors.
+
+    Samples of a class without prior are wrong whatever else is chosen.
+    """
+    possible = np.isfinite(log_prior)
+    counted = np.ones(len(labels)) if weights is None else weights
+    heard = possible[labels]
+    return log_q[heard], labels[heard], counted[heard], np.where(possible, log_prior, IMPOSSIBLE)
+
+
+def platt_targets(
+    labels: NDArray[np.intp], log_prior: FloatArray, counted: FloatArray
+) -> FloatArray:
+    """Probabilities of the classes (n, L) that samples with these labels ask for.
+
+    All is as the labels say but for one sample in n + 2, of which nobody knows what it is: samples
+    that are all right would call for weights without bound.
+
+    References
+    ----------
+    J. Platt, "Probabilistic Outputs for Support Vector Machines", 1999.
+    """
+    possible = log_prior > IMPOSSIBLE
+    doubt = 1.0 / (counted.sum() + 2.0)
+    targets: FloatArray = np.tile(doubt * possible / possible.sum(), (len(labels), 1))
+    targets[np.arange(len(labels)), labels] += 1.0 - doubt
+    return targets
+
+
 def fit_weighting(
     log_q: FloatArray,
     labels: NDArray[np.intp],
@@ -69,17 +106,8 @@ def fit_weighting(
     labels : (n,)
     log_prior : (L,)
     weights : (n,), how much each sample counts; None if all count alike
-
-    References
-    ----------
-    J. Platt, "Probabilistic Outputs for Support Vector Machines", 1999, for the targets.
     """
-    # Samples of a class without prior are wrong whatever the weights, and have no say.
-    possible = np.isfinite(log_prior)
-    counted = np.ones(len(labels)) if weights is None else weights
-    heard = possible[labels]
-    log_q, labels, counted = log_q[heard], labels[heard], counted[heard]
-    log_prior = np.where(possible, log_prior, -1e30)
+    log_q, labels, counted, log_prior = heard_samples(log_q, labels, log_prior, weights)
     n, R, L = log_q.shape
     as_they_are = Weighting(np.ones(R), 1.0)
     if n == 0:
@@ -91,10 +119,7 @@ def fit_weighting(
     relative = np.maximum(relative, -FARTHEST_BEHIND * np.maximum(typical, 1.0)[:, None])
     terms = np.concatenate([relative.transpose(1, 0, 2), np.broadcast_to(log_prior, (1, n, L))])
 
-    # Platt (1999): held-out samples that are all right would call for weights without bound.
-    doubt = 1.0 / (counted.sum() + 2.0)
-    targets = np.tile(doubt * possible / possible.sum(), (n, 1))
-    targets[np.arange(n), labels] += 1.0 - doubt
+    targets = platt_targets(labels, log_prior, counted)
 
     def objective(a: FloatArray) -> tuple[float, FloatArray]:
         loss, slope = cross_entropy(a, terms, targets, counted)

@@ -31,7 +31,11 @@ def classifier_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
     shrinkage_target that of a Shrinkage; all others are the classifier's own.
     """
     settings = {key: value for key, value in flat.items() if key not in FLAT_SETTINGS}
-    fields = {key: flat[key] for key in ("own_mass", "reseed") if key in flat}
+    # What is as usual says nothing of a start.
+    flat = dict(flat)
+    for key in [key for key, value in flat.items() if _usual(key, value)]:
+        del flat[key]
+    fields: dict[str, Any] = {key: flat[key] for key in ("own_mass", "reseed") if key in flat}
     if "init_scale" in flat:
         fields["scale"] = flat["init_scale"]
     if "init_range" in flat:
@@ -50,6 +54,14 @@ def classifier_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
     if "shrinkage_target" in flat:
         settings["shrinkage"] = Shrinkage(flat.get("shrinkage", "auto"), flat["shrinkage_target"])
     return settings
+
+
+def _usual(key: str, value: Any) -> bool:
+    """Whether a setting is one of a start or Shrinkage, and what it is anyway."""
+    usual = FLAT_SETTINGS.get(key)
+    return key in FLAT_SETTINGS and (tuple(value) if np.iterable(value) else value) == (
+        tuple(usual) if np.iterable(usual) else usual
+    )
 
 
 def _range(value: Any) -> tuple[float, float]:

@@ -1,0 +1,74 @@
+"""A fit: choose what to train, train it, put it together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from pskem.engine import workers
+from pskem.model import Model, multiply
+from pskem.structures import FloatArray
+from pskem.training._holdout import reference_log_densities
+from pskem.training._loop import State, Trainer, train
+from pskem.training._observers import Watcher, observing
+from pskem.training._planning import Plan, arrange, make_plan
+from pskem.training._progress import telling_of_trials
+from pskem.training._refining import Refined, Refiner, refine
+from pskem.training._settings import Settings
+from pskem.training._splitting import Samples
+from pskem.training._trials import choose
+
+__all__ = ["Fitted", "fit_views"]
+
+
+class Fitted(NamedTuple):
+    """What came of a fit.
+
+    run, refined : the training of the first view
+    references : log densities of samples that the model was not trained on, sorted
+    records : what was tried before
+    """
+
+    model: Model
+    run: State
+    refined: Refined
+    references: FloatArray
+    records: tuple[dict[str, Any], ...]
+
+
+def fit_views(
+    estimator: BaseEstimator,
+    settings: Settings,
+    samples: Samples,
+    before: Model | None,
+    seed: int,
+    watch: Watcher | None,
+) -> Fitted:
+    """The model of the samples: one, or the product of several that were tried before."""
+    y: Any = samples.classes[samples.labels]  # as a callback may want it
+    if (samples.labels < 0).any():
+        y = np.where(samples.labels < 0, None, y.astype(object))
+    with workers(settings.n_jobs) as parallel_map:
+        with telling_of_trials(settings.verbose) as tell:
+            choice = choose(settings, samples, before, seed, parallel_map, tell)
+        fitted: list[tuple[Plan, State, Refined]] = []
+        for view in choice.views:
+            plan = make_plan(view.settings, samples, before, seed)
+            with observing(estimator, plan, samples, y, watch, not fitted, depth=4) as observers:
+                data = arrange(plan, samples, parallel_map)
+                trainer = Trainer(plan, data, parallel_map)
+                run = train(trainer, samples.classes, samples.priors, observers)
+                refined = refine(Refiner(plan, data, parallel_map), run, observers)
+                refined = refined._replace(best=view.finish(refined.best))
+                observers.end(data, run, refined)
+            fitted.append((plan, run, refined))
+        plan, run, refined = fitted[0]
+        references = choice.references
+        if references is None:
+            unseen = samples.validating(plan.held_out)
+            references = reference_log_densities(refined.best, unseen, parallel_map)
+    models = [refined.best for _, _, refined in fitted]
+    product = multiply(models, [view.exponent for view in choice.views])
+    return Fitted(product, run, refined, references, choice.records)

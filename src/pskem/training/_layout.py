@@ -1,0 +1,231 @@
+"""The blocks of the features, and how many kernels each has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.blocks import partition_features, within_class_dependence
+from pskem.checks import check_n_components
+from pskem.engine import workers
+from pskem.model import Model
+from pskem.starts import STARTS, ClassKMeans
+from pskem.structures import Categorical, FloatArray, Structure
+from pskem.training._initial import given_sizes
+from pskem.training._order import ENOUGH_FOR_DEPENDENCE, Rows, distinct, representative
+from pskem.training._settings import SAMPLES_PER_FEATURE, Settings
+from pskem.training._splitting import Samples
+
+__all__ = [
+    "count_kernels",
+    "deal_blocks",
+    "lay_out",
+    "suggest_n_components",
+    "suit",
+    "usual_blocks",
+]
+
+#: Samples of a class for every kernel and feature, where kernels are many; and for a kernel without
+#: a covariance of its own.
+SAMPLES_PER_FEATURE_OF_FINE, FEWEST = 3, 10
+#: Kernels of a class at most.
+MOST_PER_CLASS = 20
+#: Samples of a class from which on it has kernels of its own, where others have no class. Fewer are
+#: too few to start all its kernels from.
+ENOUGH_OF_ONES_OWN = 8
+#: Blocks that teach each other the classes of unlabelled samples, and features of each, at least.
+BLOCKS_THAT_TEACH = 3
+FEWEST_THAT_TEACH = 4
+
+
+def lay_out(
+    settings: Settings, samples: Samples, before: Model | None, seed: int, rows: Rows
+) -> tuple[list[NDArray[np.intp]], list[Structure]]:
+    """The blocks of the columns of X, and the structure of each."""
+    M = samples.n_numbers
+    if samples.levels and settings.categories_as_numbers:
+        kept = np.setdiff1d(np.arange(samples.X.shape[1]), settings.left_out)
+        blocks = [kept[part] for part in partition_features(len(kept))]
+        return blocks, [settings.structure] * len(blocks)
+    try:
+        blocks = _numbers(settings, samples, before, seed, rows) if M else []
+    except ValueError as error:
+        raise _for_numbers(error, samples) from None
+    structures: list[Structure] = [settings.structure] * len(blocks)
+    if samples.levels:
+        blocks = [*blocks, np.arange(M, samples.X.shape[1])]
+        structures.append(Categorical(samples.levels))
+    return blocks, structures
+
+
+def count_kernels(
+    settings: Settings,
+    samples: Samples,
+    before: Model | None,
+    blocks: Sequence[NDArray[np.intp]],
+    structures: Sequence[Structure],
+    counts: NDArray[np.intp],
+    unlabelled: float,
+) -> list[int]:
+    """The number of kernels of each block."""
+    if before is not None:
+        suggested = [len(block.kernels.means) for block in before.blocks]
+    else:
+        own = isinstance(settings.start, ClassKMeans)
+        suggested = []
+        for part, kind in zip(blocks, structures, strict=True):
+            m, fine = len(part), settings.fine if kind.standardised else settings.fine_categories
+            enough = None
+            if fine:  # where kernels have a covariance of their own it takes more samples
+                enough = SAMPLES_PER_FEATURE_OF_FINE * m if kind.storage.per_kernel else FEWEST
+            suggested.append(
+                suggest_n_components(counts, m, kind.most_kernels, unlabelled, own, enough)
+            )
+        if settings.given is not None:
+            suggested = given_sizes(settings.given, suggested)
+    try:
+        return _sizes(settings.n_components, suggested, bool(samples.levels))
+    except ValueError as error:
+        raise _for_numbers(error, samples) from None
+
+
+def suit(settings: Settings, counts: NDArray[np.intp], M: int, unlabelled: bool) -> Settings:
+    """Settings with the start and the blocks that suit so many samples of each class, (L,).
+
+    Few samples are too few to start kernels of their class from, where others have no class.
+    """
+    shared = unlabelled and np.median(counts) < ENOUGH_OF_ONES_OWN
+    start = settings.start or STARTS["em" if shared else "class-kmeans"]
+    partition, n_blocks = settings.partition, settings.n_blocks
+    if isinstance(partition, str):
+        if partition == "auto":  # blocks that teach each other have a bit of everything
+            partition = "interleaved" if unlabelled else "sequential"
+        if n_blocks is None and M:
+            n_blocks = usual_blocks(counts, M, unlabelled)
+    return settings._replace(start=start, partition=partition, n_blocks=n_blocks)
+
+
+def _for_numbers(error: ValueError, samples: Samples) -> ValueError:
+    """An error about blocks or kernels, in view of the categories that there may be."""
+    if not samples.levels:
+        return error
+    return ValueError(
+        f"{error} n_blocks, partition and n_components are for the {samples.n_numbers} column(s) of"
+        " numbers: categories have a block of their own."
+    )
+
+
+def _sizes(value: Any, suggested: Sequence[int], categories: bool) -> list[int]:
+    """Kernels of each block; settings for numbers alone leave those of the categories open."""
+    if not categories:
+        return check_n_components(value, suggested)
+    listed = np.iterable(value) and not isinstance(value, str)
+    if listed and len(value) == len(suggested):
+        return check_n_components(value, suggested)
+    if len(suggested) == 1:  # nothing but categories
+        return check_n_components(value, suggested)
+    return [*check_n_components(value, suggested[:-1]), suggested[-1]]
+
+
+def suggest_n_components(
+    counts: NDArray[np.intp],
+    m: int,
+    most: float = np.inf,
+    unlabelled: float = 0.0,
+    own: bool = True,
+    samples_per_kernel: float | None = None,
+) -> int:
+    """K for a block of m features, from the samples of each class (L,), and of none.
+
+    One kernel for every 30 m samples of a class, if nothing else is said, at least 1 and at most
+    20, or ``most``. Samples without a class belong to classes as often as the others do. Kernels of
+    a class of their own start at samples that have one; those that all share start anywhere.
+    """
+    everyone = counts * (1.0 + unlabelled / counts.sum())
+    enough = samples_per_kernel or SAMPLES_PER_FEATURE * m
+    found = np.clip(everyone // enough, 1, min(most, MOST_PER_CLASS))
+    return int((np.minimum(found, counts) if unlabelled and own else found).sum())
+
+
+def usual_blocks(counts: NDArray[np.intp], M: int, unlabelled: bool) -> int:
+    """The number of blocks of M features.
+
+    Where classes have fewer samples than there are features, blocks teach each other the classes of
+    samples without one, and there are three of them at least.
+    """
+    usual = len(partition_features(M))
+    if not unlabelled or np.median(counts) >= M:
+        return usual
+    return max(usual, min(BLOCKS_THAT_TEACH, M // FEWEST_THAT_TEACH))
+
+
+def _numbers(
+    settings: Settings,
+    samples: Samples,
+    before: Model | None,
+    seed: int,
+    rows: Rows,
+) -> list[NDArray[np.intp]]:
+    """The blocks of the columns of X that are numbers."""
+    n_blocks = settings.n_blocks or "auto"
+    M, partition = samples.n_numbers, settings.partition
+    learned = isinstance(partition, str) and partition in ("random", "dependence")
+    if before is not None and learned:
+        # What chance or other data decided stays as it was, if as many blocks are wanted.
+        blocks = partition_features(M, n_blocks)
+        known = [block.features for block in before.blocks if block.structure.standardised]
+        return known if len(known) == len(blocks) else blocks
+    names = samples.feature_names
+    if samples.levels:
+        names = None if names is None else names[:M]
+        partition = _among_numbers(partition, samples)
+    X = samples.X[:, :M]
+    return deal_blocks(X, samples.labels, n_blocks, partition, seed, names, rows)
+
+
+def _among_numbers(partition: Any, samples: Samples) -> Any:
+    """A partition of the user's columns as one of the features that are numbers."""
+    if isinstance(partition, str) or samples.numeric is None:
+        return partition
+    places = {int(column): i for i, column in enumerate(samples.numeric)}
+    found = []
+    for r, block in enumerate(partition):
+        listed = np.asarray(block)
+        if listed.dtype.kind in "iu":
+            out = [int(column) for column in listed.ravel() if int(column) not in places]
+            if out:
+                raise ValueError(
+                    f"partition[{r}] holds column {out[0]}, which is no column of numbers."
+                    " Categories have a block of their own."
+                )
+            listed = np.array([places[int(column)] for column in listed.ravel()])
+        found.append(listed)
+    return found
+
+
+def deal_blocks(
+    X: FloatArray,
+    labels: NDArray[np.intp],
+    n_blocks: int | str,
+    partition: Any,
+    seed: int,
+    feature_names: Sequence[str] | None = None,
+    rows: Rows | None = None,
+) -> list[NDArray[np.intp]]:
+    """The blocks of the columns of X (N, M), with samples for a partition that follows from them.
+
+    At most 20,000 samples are looked at. The different rows are found if they are not given.
+    """
+    dependence = None
+    if isinstance(partition, str) and partition == "auto":
+        partition = "sequential"
+    if isinstance(partition, str) and partition == "dependence":
+        everyone = distinct(X, labels) if rows is None else rows
+        seen = everyone.at(representative(np.arange(everyone.size), ENOUGH_FOR_DEPENDENCE))
+        with workers(1):  # BLAS rounds by the number of its threads
+            dependence = within_class_dependence(X[seen.places], labels[seen.places], seen.weights)
+    rng = np.random.default_rng([seed, 0])
+    return partition_features(X.shape[1], n_blocks, partition, rng, feature_names, dependence)

@@ -1,0 +1,256 @@
+"""Trials, exponents and products: what is asked about once, and what is multiplied."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+
+import pskem
+from pskem import SharedKernelClassifier
+from pskem.model import multiply
+from pskem.training import Samples, Settings
+from pskem.training._forms import forms
+from pskem.training._order import Rows
+from pskem.training._splitting import cross
+from pskem.training._trials import PULL_EXPONENTS, fit_exponents
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return X, y, SharedKernelClassifier(random_state=0).fit(X, y)
+
+
+# -------------------------------------------------------------------------------------- parts
+
+
+def test_every_time_of_every_row_is_asked_about_once(rng):
+    labels = np.repeat([0, 1, 2], [30, 5, 1])
+    rows = Rows(np.arange(36), rng.integers(1, 5, 36).astype(float))
+    asked = np.zeros(36)
+    for kept, part in cross(rows, labels, 3, 3, rng):
+        together = np.zeros(36)
+        together[kept.places] += kept.weights
+        together[part.places] += part.weights
+        np.testing.assert_allclose(together, rows.weights)
+        assert set(labels[kept.places]) == {0, 1, 2}
+        asked[part.places] += part.weights
+    several = rows.weights.copy()
+    if rows.weights[35] == 1.0:  # the only sample of its class is never missed in the training
+        several[35] = 0.0
+    np.testing.assert_allclose(asked, several)
+
+
+def test_a_row_that_stands_there_once_is_never_on_both_sides(rng):
+    """Whatever its weight is, and that of its class."""
+    labels = np.repeat([0, 1], [100, 20])
+    class_weights = np.array([0.6, 3.0])
+    rows = Rows(np.arange(120), class_weights[labels] * rng.uniform(0.5, 1.9, 120))
+    for kept, part in cross(rows, labels, 2, 3, rng, class_weights):
+        assert not set(kept.places) & set(part.places)
+        assert (np.bincount(labels[part.places], minlength=2) > 0).all()
+
+
+def test_parts_have_the_classes_in_proportion(rng):
+    labels = np.repeat([0, 1], [60, 30])
+    for kept, part in cross(Rows(np.arange(90), None), labels, 2, 3, rng):
+        np.testing.assert_array_equal(np.bincount(labels[part.places]), [20, 10])
+        assert kept.weights is None
+
+
+# ----------------------------------------------------------------------------------- products
+
+
+def test_a_product_is_the_product(labelled):
+    X, y = labelled
+    settings = {"early_stopping": False, "random_state": 0}
+    models = [
+        SharedKernelClassifier(n_components=6, n_blocks=2, **settings)
+        .fit(X, y)
+        .model_.weighed(np.array([0.5, 1.1]), 1.4, np.array([0.02, 0.1])),
+        SharedKernelClassifier(covariance_type="tied", **settings).fit(X, y).model_,
+    ]
+    product = multiply(models, [0.7, 0.4])
+    joint = 0.7 * models[0].log_posterior(X) + 0.4 * models[1].log_posterior(X)
+    np.testing.assert_allclose(product.log_posterior(X), log_softmax(joint, axis=1), atol=1e-10)
+    assert product.views == (0, 0, 1)
+    # It adds up over blocks, on which explanations rest.
+    log_q = product.sharing.apply(product.log_likelihood(X))
+    by_block = log_q * product.block_weights[:, None] / product.temperature
+    total = by_block.sum(axis=1) + product.log_priors / product.temperature
+    np.testing.assert_allclose(log_softmax(total, axis=1), product.log_posterior(X), atol=1e-10)
+    # The density is that of the first, and so are draws.
+    np.testing.assert_allclose(product.log_density(X), models[0].log_density(X), rtol=1e-12)
+    drawn, kernels = product.draw(y, X.shape[1], np.random.default_rng(0))
+    assert np.isfinite(drawn).all()
+    assert kernels.shape == (len(y), 2)
+    assert multiply(models[:1], [1.0]) is models[0]
+
+
+def test_exponents_are_those_of_another_optimiser(rng):
+    labels, priors = rng.integers(3, size=400), np.array([0.5, 0.3, 0.2])
+    noise = rng.standard_normal((4, 400, 3)) * np.array([0.5, 1.0, 2.0, 4.0])[:, None, None]
+    logs = log_softmax(2.0 * np.eye(3)[labels] + noise, axis=2)
+    counted = rng.uniform(0.5, 2.0, 400)
+    found = fit_exponents(logs, labels, priors, counted)
+    n = counted.sum()
+    doubt = 1.0 / (n + 2.0)
+
+    def objective(a):
+        log_p = log_softmax(np.einsum("v,vnj->nj", a, logs), axis=1)
+        own = log_p[np.arange(400), labels]
+        loss = -(counted @ ((1.0 - doubt) * own + doubt * log_p.mean(axis=1))) / n
+        return loss + PULL_EXPONENTS * ((a - 0.25) ** 2).sum()
+
+    theirs = minimize(objective, np.full(4, 0.5), method="SLSQP", bounds=[(0.0, None)] * 4)
+    assert objective(found) == pytest.approx(theirs.fun, abs=1e-6)
+    np.testing.assert_allclose(found, theirs.x, atol=2e-3)
+    assert found[0] == found.max()
+
+
+# --------------------------------------------------------------------------------------- fits
+
+
+def test_what_was_tried_is_told(wine):
+    _, _, model = wine
+    assert len(model.trials_) >= 5
+    exponents = np.array([trial["exponent"] for trial in model.trials_])
+    assert (exponents > 0.0).sum() == model.n_views_ <= 5
+    losses = np.array([trial["log_loss"] for trial in model.trials_])
+    assert losses[exponents > 0.0].max() <= losses[exponents == 0.0].min(initial=np.inf)
+    assert {trial["covariance_type"] for trial in model.trials_} == {"full", "tied", "diag"}
+    assert len(model.reference_log_densities_) == len(wine[0])
+
+
+def test_the_same_for_all_threads_and_orders(wine, rng):
+    X, y, model = wine
+    order = rng.permutation(len(y))
+    for other in (
+        clone(model).set_params(n_jobs=4).fit(X, y),
+        clone(model).fit(X[order], y[order]),
+    ):
+        assert model.model_.same_kernels(other.model_)
+        np.testing.assert_array_equal(model.block_weights_, other.block_weights_)
+
+
+def test_a_saved_product_is_the_same(wine, tmp_path):
+    X, _, model = wine
+    pskem.save(model, tmp_path / "m")
+    again = pskem.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.trials_ == model.trials_
+
+
+def test_whoever_gives_a_form_gets_it(wine):
+    X, y, _ = wine
+    for settings in ({"covariance_type": "tied"}, {"n_components": 4}, {"shrinkage": 3.0}):
+        model = SharedKernelClassifier(**settings, random_state=0).fit(X, y)
+        assert model.n_views_ == 1 == len(model.trials_)
+    one = SharedKernelClassifier(n_views=1, random_state=0).fit(X, y)
+    assert one.n_views_ == 1 < len(one.trials_)
+    best = min(one.trials_, key=lambda trial: trial["log_loss"])
+    assert best["exponent"] == 1.0
+    assert one.blocks_[0].covariance_type == best["covariance_type"]
+    with pytest.raises(ValueError, match=r"n_views=3 are of different forms, but a form is given"):
+        SharedKernelClassifier(n_views=3, n_components=4).fit(X, y)
+    with pytest.raises(ValueError, match="n_views=0"):
+        SharedKernelClassifier(n_views=0).fit(X, y)
+    with pytest.raises(ValueError, match="margins='yes'"):
+        SharedKernelClassifier(margins="yes").fit(X, y)
+
+
+def test_nothing_is_tried_where_something_else_decides(wine):
+    X, y, _ = wine
+    assert SharedKernelClassifier(early_stopping=False).fit(X, y).trials_ == []
+    assert SharedKernelClassifier(warm_start=True).fit(X, y).trials_ == []
+    assert SharedKernelClassifier().fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2]).trials_ == []
+    assert SharedKernelClassifier(block_weights=None).fit(X, y).trials_ == []
+
+
+def test_all_samples_are_trained_on(wine):
+    """What was chosen by asking about samples is trained on all of them."""
+    X, _, model = wine
+    for block in model.model_.first_view.blocks:
+        assert block.structure.standardised
+        if block.margins is None:
+            np.testing.assert_allclose(block.shift, X[:, block.features].mean(axis=0), rtol=1e-9)
+
+
+def test_the_product_is_better_than_one_model(rng):
+    """On tables that come with scikit-learn, by cross-validation."""
+    from sklearn.model_selection import cross_val_predict
+
+    gained = []
+    for load in (load_iris, load_wine):
+        X, y = load(return_X_y=True)
+        losses = []
+        for settings in ({"early_stopping": False}, {}):
+            model = SharedKernelClassifier(random_state=0, **settings)
+            p = cross_val_predict(model, X, y, cv=5, method="predict_proba")
+            losses.append(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)).mean())
+        gained.append(losses[0] - losses[1])
+    assert np.mean(gained) > 0.0
+
+
+def test_forms_of_categories_and_numbers():
+    settings = Settings.parse(SharedKernelClassifier().get_params(deep=False))
+    X = np.zeros((10, 4))
+    labels, classes, priors = np.zeros(10, dtype=np.intp), np.arange(2), np.full(2, 0.5)
+    numbers = Samples(X, labels, classes, priors)
+    mixed = numbers._replace(levels=(2,))
+    alone = numbers._replace(levels=(2, 2))
+    assert not any(form.categories_as_numbers for form in forms(settings, numbers))
+    assert any(form.categories_as_numbers for form in forms(settings, mixed))
+    assert not any(form.margins for form in forms(settings, alone))
+    plain = forms(settings._replace(margins=False), mixed)
+    assert plain
+    assert not any(form.margins for form in plain)
+    for samples in (numbers, mixed, alone):
+        assert forms(settings, samples)[0].structure.name == "full"
+        fewer = forms(settings._replace(laborious=True), samples)
+        assert len(fewer) < len(forms(settings, samples))
+
+
+def test_categories_may_depend_on_each_other(rng):
+    """Only together two columns tell the class: naive Bayes cannot, and the product can."""
+    a, b = rng.integers(2, size=(2, 800))
+    frame = pd.DataFrame({"a": np.where(a, "x", "y"), "b": np.where(b, "u", "v")})
+    y = np.where(rng.random(800) < 0.95, a ^ b, 1 - (a ^ b))
+    model = SharedKernelClassifier(random_state=0).fit(frame[:400], y[:400])
+    assert model.score(frame[400:], y[400:]) > 0.9
+
+
+def test_rows_that_repeat_are_asked_about_as_they_come(rng):
+    """Where rows repeat, a model that remembers them is the better one."""
+    X = rng.integers(3, size=(40, 4)).astype(float)
+    y = rng.integers(2, size=40)
+    rows = rng.integers(40, size=900)
+    model = SharedKernelClassifier(random_state=0).fit(X[rows[:600]], y[rows[:600]])
+    best = min(trial["log_loss"] for trial in model.trials_)
+    log_p = model.predict_log_proba(X[rows[600:]])
+    measured = -log_p[np.arange(300), y[rows[600:]]].mean()
+    assert measured == pytest.approx(best, abs=0.15)
+
+
+def test_one_view_of_categories_is_a_density_of_categories(rng):
+    a, b = rng.integers(2, size=(2, 300))
+    frame = pd.DataFrame({"a": np.where(a, "x", "y"), "b": np.where(b, "u", "v")})
+    y = a ^ b
+    model = SharedKernelClassifier(n_views=1, random_state=0).fit(frame, y)
+    assert [block.covariance_type for block in model.blocks_] == ["categorical"]
+    drawn, _ = model.sample(50, random_state=0)
+    assert set(drawn[:, 0]) == {"x", "y"}
+    several = SharedKernelClassifier(random_state=0).fit(frame, y)
+    drawn, _ = several.sample(50, random_state=0)
+    assert set(drawn[:, 1]) == {"u", "v"}
+
+
+def test_a_product_is_nothing_to_go_on_from(wine):
+    X, y, model = wine
+    again = clone(model).fit(X, y).set_params(warm_start=True)
+    with pytest.raises(ValueError, match=r"a product of \d views. Set warm_start=True before the"):
+        again.fit(X, y)
+    assert clone(model).set_params(warm_start=True).fit(X, y).fit(X, y).score(X, y) > 0.95
