@@ -105,12 +105,12 @@ def mapped(skewed):
 def test_the_density_is_in_the_units_of_the_data(mapped, skewed):
     X, _ = skewed
     block = mapped.blocks_[0]
-    assert block.margins is not None
-    Z = block.margins.forward(X)
+    assert block.reading is not None
+    Z = block.reading.forward(X)
     by_hand = SharedKernelClassifier(
         n_components=2, early_stopping=False, discriminative_iter=0, random_state=0
     ).fit(Z, skewed[1])
-    expected = by_hand.score_samples(Z) + block.margins.log_slopes(X)
+    expected = by_hand.score_samples(Z) + block.reading.log_slopes(X)
     np.testing.assert_allclose(mapped.score_samples(X), expected, rtol=1e-8)
     np.testing.assert_allclose(mapped.predict_proba(X), by_hand.predict_proba(Z), atol=1e-8)
 

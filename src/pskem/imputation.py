@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from pskem.engine import CHUNK, Mapper
-from pskem.margins import Margin
+from pskem.margins import Margin, Margins
 from pskem.model import Block, Model
 from pskem.structures import Categorical, FloatArray, Gaussians, conditional, draw_places
 
@@ -89,7 +89,7 @@ def _fill_block(
             values += np.einsum("nab,nb->na", roots, rng.standard_normal(values.shape))
         scale, shift = block.scale[pattern], block.shift[pattern]
         values = values * scale + shift
-        maps = () if block.margins is None else block.margins.maps
+        maps = block.reading.maps if isinstance(block.reading, Margins) else ()
         for q, margin in enumerate(compress(maps, pattern)):
             if margin is None:
                 continue

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from pskem.structures import FloatArray
 
-__all__ = ["Margin", "Margins", "Power", "Quantiles", "fit_margins"]
+__all__ = ["Margin", "Margins", "Power", "Quantiles", "fit_margins", "quantiles"]
 
 #: Different values below which a feature is left as it is.
 FEWEST_VALUES = 10
@@ -143,6 +143,19 @@ class Margins:
     def __post_init__(self) -> None:
         object.__setattr__(self, "maps", tuple(self.maps))
 
+    @property
+    def sources(self) -> NDArray[np.intp]:
+        """The feature that each mapped one is made of, (m,)."""
+        return np.arange(len(self.maps))
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether there may be gaps where X has no NaN."""
+        return False
+
+    def carry(self, features: NDArray[np.intp]) -> None:
+        """Nothing is turned."""
+
     def _mapped(self) -> Iterator[tuple[int, Margin]]:
         return ((i, margin) for i, margin in enumerate(self.maps) if margin is not None)
 
@@ -206,7 +219,7 @@ def _candidates(
     x: FloatArray, labels: NDArray[np.intp], counted: FloatArray
 ) -> Iterator[tuple[Margin, int]]:
     """Maps of a feature, and how many parameters each has."""
-    low, first, middle, third, high = _quantiles(x, counted, np.array([0.0, 0.25, 0.5, 0.75, 1.0]))
+    low, first, middle, third, high = quantiles(x, counted, np.array([0.0, 0.25, 0.5, 0.75, 1.0]))
     frames = [(middle, (third - first) / 1.35)]
     # From the end of the shorter tail.
     end, reach = (low, middle - low) if middle - low < high - middle else (high, high - middle)
@@ -214,9 +227,9 @@ def _candidates(
     for centre, spread in frames:
         if spread > 0.0:
             yield _best_power(x, labels, counted, centre, spread), POWERS_PRICE
-    quantiles = _quantile_map(x, counted)
-    if quantiles is not None:
-        yield quantiles, len(quantiles.values)
+    smooth = _quantile_map(x, counted)
+    if smooth is not None:
+        yield smooth, len(smooth.values)
 
 
 def _best_power(
@@ -236,7 +249,7 @@ def _quantile_map(x: FloatArray, counted: FloatArray) -> Quantiles | None:
         return None
     edge = 0.5 / counted.sum()
     shares = np.linspace(edge, 1.0 - edge, n_knots)
-    values, places = np.unique(_quantiles(x, counted, shares), return_inverse=True)
+    values, places = np.unique(quantiles(x, counted, shares), return_inverse=True)
     if len(values) < 3:
         return None
     # Where a value takes several shares, it has the middle one.
@@ -245,7 +258,7 @@ def _quantile_map(x: FloatArray, counted: FloatArray) -> Quantiles | None:
     return Quantiles(values, scores)
 
 
-def _quantiles(x: FloatArray, counted: FloatArray, shares: FloatArray) -> FloatArray:
+def quantiles(x: FloatArray, counted: FloatArray, shares: FloatArray) -> FloatArray:
     """Quantiles of samples, of which each counts so often."""
     order = np.argsort(x, kind="stable")
     below = np.cumsum(counted[order]) - 0.5 * counted[order]

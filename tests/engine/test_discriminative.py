@@ -19,6 +19,7 @@ from pskem.engine import (
     Contrast,
     DecisionRule,
     Kernels,
+    Pull,
     Summarise,
     Summary,
     _targets,
@@ -28,7 +29,7 @@ from pskem.engine import (
     serial_map,
     update,
 )
-from pskem.structures import STRUCTURES
+from pskem.structures import STRUCTURES, Categorical
 from reference import (
     COVARIANCE_TYPES,
     of_type,
@@ -541,3 +542,68 @@ def test_a_watcher_ends_the_discriminative_passes(rng):
     model = classifier().fit(X, y, watch=watch)
     assert len(model.log_posteriors_) == 3
     np.testing.assert_array_equal(model.blocks_[0].means, calls[-1].blocks[0].means)
+
+
+# ---------------------------------------------------------------------------------------- pull
+
+
+def kl(mean, covariance, other_mean, other_covariance):
+    """KL(N || other N), by its formula."""
+    inverse = np.linalg.inv(other_covariance)
+    off = other_mean - mean
+    logs = [np.linalg.slogdet(P)[1] for P in (other_covariance, covariance)]
+    spread = np.trace(inverse @ covariance) + off @ inverse @ off - len(mean)
+    return 0.5 * (spread + logs[0] - logs[1])
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_a_pull_costs_its_divergence(rng, covariance_type):
+    here, there = (Problem(rng, covariance_type) for _ in range(2))
+    pull = Pull.toward([here.structure] * 2, there.kernels, 2.5)
+    for r in range(2):
+        ours, theirs = here.kernels[r], there.kernels[r]
+        gaussians = zip(
+            theirs.means, there.dense(theirs), ours.means, here.dense(ours), strict=True
+        )
+        expected = 2.5 * sum(kl(*parts) for parts in gaussians)
+        prepared = prepare(here.structure, ours, DOUBLE)
+        assert pull.penalty(r, prepared) == pytest.approx(expected, rel=1e-10)
+        assert pull.penalty(r, prepare(here.structure, theirs, DOUBLE)) == pytest.approx(0.0)
+
+
+def test_a_pull_of_categories_costs_its_divergence(rng):
+    structure = Categorical((2, 3))
+    drawn = [np.hstack([rng.dirichlet(np.ones(n), 2) for n in (2, 3)]) for _ in range(2)]
+    own, anchor = (Kernels(np.eye(2), probabilities, np.zeros((2, 0))) for probabilities in drawn)
+    pull = Pull.toward([structure], [anchor], 3.0)
+    expected = 3.0 * np.sum(anchor.means * np.log(anchor.means / own.means))
+    assert pull.penalty(0, prepare(structure, own, DOUBLE)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_pulled_passes_raise_what_is_left_of_the_criterion(rng, covariance_type):
+    problem = Problem(rng, covariance_type, n=30)
+    structures, floors = [problem.structure] * 2, [1e-6] * 2
+    ends = {}
+    for samples in (0.5, 50.0, 1e6):
+        pull = Pull.toward(structures, problem.kernels, samples)
+        arguments = (problem.criterion, serial_map)
+        step = assess(structures, problem.source, problem.kernels, *arguments, pull=pull)
+        assert step.criterion == pytest.approx(problem.F(problem.kernels))
+        for _ in range(30):
+            after = discriminative_pass(structures, problem.source, step, floors, *arguments, pull)
+            if after is None:
+                break
+            penalty = sum(
+                beta * pull.penalty(r, prepare(problem.structure, theta, DOUBLE))
+                for r, (beta, theta) in enumerate(
+                    zip(problem.criterion.block_weights, after.kernels, strict=True)
+                )
+            )
+            assert after.criterion == pytest.approx(problem.F(after.kernels) - penalty)
+            assert after.criterion > step.criterion
+            step = after
+        pairs = zip(step.kernels, problem.kernels, strict=True)
+        ends[samples] = max(np.abs(a.means - b.means).max() for a, b in pairs)
+    assert ends[0.5] > ends[50.0] > ends[1e6]
+    assert ends[1e6] < 1e-3

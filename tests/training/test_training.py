@@ -388,9 +388,10 @@ def test_resumed_training_is_undisturbed_training(
 
 @pytest.mark.parametrize("how", ["pickle", "file"])
 @pytest.mark.parametrize("after", [1, 3])
+@pytest.mark.parametrize("pull", [0.0, 5.0])
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
 def test_resumed_refinement_is_undisturbed_refinement(
-    labelled, tmp_path, covariance_type, after, how
+    labelled, tmp_path, covariance_type, pull, after, how
 ):
     X, y = labelled
     model = SharedKernelClassifier(
@@ -404,7 +405,8 @@ def test_resumed_refinement_is_undisturbed_refinement(
         random_state=0,
     )
     plan, samples = planned(model, X[:400], y[:400], X[400:], y[400:])
-    assert plan.refinement == (True, 8, True)
+    assert plan.refinement == (True, 8, True, 0.0, False)
+    plan = plan._replace(refinement=plan.refinement._replace(pull=pull, linear=after > 1))
     _, refined, seen = observed(plan, samples)
     state = [each for each in seen if isinstance(each, Refined)][after - 1]
     assert state.iteration == after < refined.iteration

@@ -10,6 +10,7 @@ import numpy as np
 from pskem.cli.console import facts, percent, print_json, show
 from pskem.cli.options import as_json, model_argument
 from pskem.display import Table
+from pskem.margins import Margins
 from pskem.structures import FloatArray
 from pskem.training import as_shrinkage
 
@@ -115,12 +116,12 @@ def _chosen(models: list[Any], weights: FloatArray) -> dict[str, list[Any]]:
         "n_blocks": [len(model.blocks_) for model in models],
         "n_components": [len(block.means) for _, block in blocks],
         "covariance_type": [block.covariance_type for _, block in blocks],
-        "margins": [block.margins is not None for _, block in blocks],
+        "margins": [isinstance(block.reading, Margins) for _, block in blocks],
         "n_views": [getattr(model, "n_views_", 1) for model in models],
         "shrinkage": [
             as_shrinkage(model.shrinkage).amount(
                 block.structure,
-                len(block.features),
+                block.kernels.means.shape[1],
                 unlabelled=bool(getattr(model, "unlabelled_weight_", None)),
             )
             for model, block in blocks

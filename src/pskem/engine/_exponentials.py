@@ -61,8 +61,8 @@ def mix(log_densities: FloatArray, weights: FloatArray) -> FloatArray:
     lost = sums < 1e-200
     with np.errstate(divide="ignore"):
         result = np.log(sums) + peak
-        for j in np.flatnonzero(lost.any(axis=1)):
-            n = np.flatnonzero(lost[j])
-            log_weights = np.log(weights[j])[:, None]
-            result[j, n] = logsumexp(log_densities[:, n] + log_weights, axis=0)
+        for j in np.flatnonzero(lost.any(axis=1) & weights.any(axis=1)):
+            n, own = np.flatnonzero(lost[j]), np.flatnonzero(weights[j])
+            log_weights = np.log(weights[j, own])[:, None]
+            result[j, n] = logsumexp(log_densities[np.ix_(own, n)] + log_weights, axis=0)
     return result

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine import Coordinates, Kernels, Prepared, locate, prepare
-from pskem.margins import Margins
 from pskem.structures import FloatArray, Gaussians, Structure, marginal
 
-__all__ = ["Block"]
+__all__ = ["Block", "Reading"]
 
 
 def frozen(array: Any) -> NDArray[Any]:
@@ -22,6 +21,40 @@ def frozen(array: Any) -> NDArray[Any]:
     copy = np.array(array)
     copy.flags.writeable = False
     return copy
+
+
+class Reading(Protocol):
+    """How a block reads its columns of X: :class:`~pskem.margins.Margins`, or other numbers."""
+
+    @property
+    def sources(self) -> NDArray[np.intp]:
+        """For each feature that is made, the column of the block that it is made of."""
+        ...
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether there may be gaps where X has no NaN."""
+        ...
+
+    def forward(self, X: FloatArray) -> FloatArray:
+        """Rows of X (n, m) as the kernels see them."""
+        ...
+
+    def inverse(self, Z: FloatArray) -> FloatArray:
+        """Rows that the kernels see in the units of X, if that can be told."""
+        ...
+
+    def log_slopes(self, X: FloatArray) -> FloatArray:
+        """Sum of the log slopes of rows of X, (n,)."""
+        ...
+
+    def at(self, features: NDArray[np.intp]) -> Reading | None:
+        """Of some of the columns, by their places."""
+        ...
+
+    def carry(self, features: NDArray[np.intp]) -> FloatArray | None:
+        """What takes turned features to those of some columns; None if none are turned."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,9 +80,10 @@ class Block:
     allowed : ndarray of bool of shape (n_classes, n_components)
         Which weights were free to be other than zero in the training; all of them unless the start
         said otherwise, or kernels belong to classes.
-    margins : Margins or None
-        Monotone maps of the features, after which the kernels are what they are. Means and
-        covariances are in the units after the maps; densities and draws are in those of X.
+    reading : Margins, Recoding or None
+        Monotone maps of the features, after which the kernels are what they are, or other numbers
+        that are made of them. Means and covariances are in the units after that; densities and
+        draws are in those of X.
     """
 
     features: NDArray[np.intp]
@@ -57,7 +91,7 @@ class Block:
     coordinates: Coordinates
     structure: Structure
     allowed: NDArray[np.bool_]
-    margins: Margins | None = None
+    reading: Reading | None = None
 
     def __post_init__(self) -> None:
         shift, scale = (frozen(np.asarray(part, np.float64)) for part in self.coordinates)
@@ -147,18 +181,24 @@ class Block:
         """Rows of X (n, M) in the standardised coordinates of the kernels, (m, n)."""
         part = X[:, self.features]
         return locate(
-            part if self.margins is None else self.margins.forward(part), self.coordinates
+            part if self.reading is None else self.reading.forward(part), self.coordinates
         )
 
     def log_slopes(self, X: FloatArray) -> FloatArray:
         """What the maps add to the log densities of rows of X (n, M), (n,)."""
-        if self.margins is None:
+        if self.reading is None:
             return np.zeros(len(X))
-        return self.margins.log_slopes(X[:, self.features])
+        return self.reading.log_slopes(X[:, self.features])
 
     def unmapped(self, Z: FloatArray) -> FloatArray:
         """Rows in the units of means, (n, m), in those of X."""
-        return Z if self.margins is None else self.margins.inverse(Z)
+        return Z if self.reading is None else self.reading.inverse(Z)
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether rows may have gaps although X has no NaN."""
+        told = self.reading is not None and self.reading.may_lack
+        return told or bool(np.isnan(self.shift).any())
 
     def gaps(self, X: FloatArray) -> NDArray[np.bool_]:
         """Where rows of X (n, M) lack features of the block, (n, m)."""
@@ -171,12 +211,23 @@ class Block:
 
     def marginal(self, observed: NDArray[np.bool_]) -> Block:
         """The block of some of its features, (m,)."""
-        structure, kept = marginal(self.structure, self.kernels.gaussians, observed)
+        reading, places = self.reading, np.flatnonzero(observed)
+        kept = None if reading is None else reading.at(places)
+        carry = None if reading is None else reading.carry(places)
+        if carry is not None:  # spherical kernels stay so
+            coordinates = Coordinates(self.shift @ carry, self.scale[: carry.shape[1]])
+            means = (self.means @ carry - coordinates.shift) / coordinates.scale
+            structure, kernels = self.structure, self.kernels._replace(means=means)
+        else:
+            made = observed if reading is None else observed[reading.sources]
+            coordinates = Coordinates(self.shift[made], self.scale[made])
+            structure, gaussians = marginal(self.structure, self.kernels.gaussians, made)
+            kernels = Kernels(self.weights, *gaussians)
         return replace(
             self,
             features=self.features[observed],
-            kernels=Kernels(self.weights, *kept),
-            coordinates=Coordinates(self.shift[observed], self.scale[observed]),
+            kernels=kernels,
+            coordinates=coordinates,
             structure=structure,
-            margins=None if self.margins is None else self.margins.at(np.flatnonzero(observed)),
+            reading=kept,
         )

@@ -22,7 +22,7 @@ def expand(blocks: Sequence[Block]) -> Block:
     """One block that is equivalent to several: every choice of one kernel per block is a kernel."""
     if not all(block.structure.standardised for block in blocks):
         raise ValueError("A model with categories has no equivalent mixture of Gaussians.")
-    if any(block.margins is not None for block in blocks):
+    if any(block.reading is not None for block in blocks):
         raise ValueError(
             "A model with maps of its features has no equivalent mixture of Gaussians. Train"
             " with margins=False and a given covariance_type."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import product
 from math import log
 from typing import Any, NamedTuple
 
@@ -28,6 +27,8 @@ from pskem.structures import FloatArray, draw_places
 
 __all__ = ["HELD", "InformationCriteria", "Model", "shared_proportion"]
 
+#: Log densities of a block that are held in memory at a time, about.
+MOST_NUMBERS = 2**22
 #: A class holds a kernel if its weight is at least this: the paper's threshold.
 HELD = 0.01
 
@@ -196,7 +197,7 @@ class Model:
 
         self._show(X, see, parallel_map)
         for r, block in enumerate(self.blocks):
-            if block.margins is not None:
+            if block.reading is not None:
                 result[:, r] += block.log_slopes(X)[:, None]
         return result
 
@@ -207,20 +208,25 @@ class Model:
 
         Densities are those of the rows after the maps of a block.
         """
-        gapped = bool(np.isnan(X).any()) or any(np.isnan(b.shift).any() for b in self.blocks)
+        gapped = bool(np.isnan(X).any())
         patterns = (
-            distinct_patterns((X[:, block.features] - block.shift).T) if gapped else None
+            distinct_patterns(block.local(X)) if gapped or block.may_lack else None
             for block in self.blocks
         )
         pairs = zip(self.blocks, patterns, strict=True)
         prepared = [block.prepared(X.dtype, seen) for block, seen in pairs]
 
-        def show(r: int, low: int) -> None:
-            rows = slice(low, low + CHUNK)
+        def show(r: int, rows: slice) -> None:
             see(r, rows, self.blocks[r].log_densities(prepared[r], X[rows]))
 
-        tasks = product(range(len(self.blocks)), range(0, len(X), CHUNK))
-        parallel_map(show, *zip(*tasks, strict=True))
+        tasks = [
+            (r, slice(low, low + size))
+            for r, block in enumerate(self.blocks)
+            for size in [min(CHUNK, max(1, MOST_NUMBERS // len(block.kernels.means)))]
+            for low in range(0, len(X), size)
+        ]
+        if tasks:
+            parallel_map(show, *zip(*tasks, strict=True))
 
     def gaps(self, X: FloatArray) -> NDArray[np.bool_]:
         """Where rows of X (n, M) lack what the model knows of; nowhere in columns of no block."""

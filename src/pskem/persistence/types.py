@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import Any
 
 from pskem import starts, structures
-from pskem.engine import Coordinates, Health, Kernels, Statistics, Step, Summary
+from pskem.engine import Coordinates, Health, Kernels, Pull, Statistics, Step, Summary
 from pskem.estimators import ColumnCode
 from pskem.margins import Margins, Power, Quantiles
 from pskem.model import Block, Model, Sharing
+from pskem.recoding import Indicators, Mapped, Recoding, Steps, Turn
 from pskem.training import Refined, Shrinkage, State, Verdict
 
 #: Immutable values of ours that fitted models and trainings hold, by their names.
@@ -23,19 +24,23 @@ VALUES: dict[str, type[Any]] = {
             ColumnCode,
             Coordinates,
             Health,
+            Indicators,
             Kernels,
+            Mapped,
             Margins,
             Model,
             Power,
+            Pull,
             Quantiles,
+            Recoding,
             Refined,
             Sharing,
             Shrinkage,
             State,
             Statistics,
         ),
-        *(Step, Summary, Verdict, starts.Start, *map(type, starts.STARTS.values())),
-        *(structures.Categorical, *map(type, structures.STRUCTURES.values())),
+        *(Step, Steps, Summary, Turn, Verdict, starts.Start, *map(type, starts.STARTS.values())),
+        *(structures.Categorical, structures.Gaussians, *map(type, structures.STRUCTURES.values())),
     )
 }
 

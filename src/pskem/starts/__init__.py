@@ -11,4 +11,5 @@ much weight as raises the likelihood most, at most three times in a run.
 """
 
 from pskem.starts._base import *
+from pskem.starts._samples import *
 from pskem.starts._starts import *

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pskem.starts import EverySample
 from pskem.structures import STRUCTURES
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples
@@ -12,15 +13,21 @@ __all__ = ["describe_form", "forms"]
 
 #: Numbers and values of categories, at most, among which all covariances are estimated.
 MOST_FOR_FULL = 50
+#: Steps of a number, and of all numbers together, at most.
+MOST_STEPS, MOST_STEPS_OF_ALL = 12, 150
+#: Columns and samples, at most, of a form with a kernel at every sample.
+MOST_FOR_LOCAL, MOST_SAMPLES_FOR_LOCAL = 150, 5000
+#: Samples that hold kernels of the linear form together, and how much more it is shrunk.
+LINEAR_PULL, LINEAR_FIRMNESS = 20.0, 20.0
 
 
 def forms(settings: Settings, samples: Samples) -> list[Settings]:
     """Settings of the models that are tried, the plainest first.
 
     Full and tied covariances, features as they are and mapped, variances alone, and many kernels;
-    categories with many kernels too, and as numbers, where they may depend on the others. Settled
-    on 32 public tables, all of them together: what one form lacks, others have, so that their
-    product is better than any one of them.
+    categories with many kernels too, and as numbers, where they may depend on the others; and a
+    linear form of steps. Settled on 32 public tables, all of them together: what one form lacks,
+    others have, so that their product is better than any one of them.
     """
     if not settings.open_form:
         return [settings]
@@ -33,7 +40,6 @@ def forms(settings: Settings, samples: Samples) -> list[Settings]:
         found += [
             mapped,
             plain._replace(structure=tied),
-            mapped._replace(structure=tied),
             mapped._replace(structure=diag),
         ]
         if not settings.laborious:
@@ -46,7 +52,42 @@ def forms(settings: Settings, samples: Samples) -> list[Settings]:
         found.append(numbers._replace(structure=tied, fine=True))
     if settings.margins is not None and samples.n_numbers:
         found = [form for form in found if form.margins is settings.margins]
+    if settings.discriminative_iter != 0:
+        found.append(_linear(plain, samples))
+    if samples.X.shape[1] <= MOST_FOR_LOCAL and len(samples.X) <= MOST_SAMPLES_FOR_LOCAL:
+        margins = numbers.margins if settings.margins is None else settings.margins
+        found.append(_local(numbers._replace(margins=margins)))
     return found
+
+
+def _local(settings: Settings) -> Settings:
+    """A kernel at every sample, in features that are uncorrelated within classes."""
+    return settings._replace(
+        structure=STRUCTURES["spherical"],
+        start=EverySample(),
+        reseed=False,
+        n_init=1,
+        max_iter=0,
+        discriminative_iter=0,
+        local=True,
+    )
+
+
+def _linear(settings: Settings, samples: Samples) -> Settings:
+    """One kernel a class and one covariance, told apart by discriminative passes alone.
+
+    That is logistic regression on steps of the numbers and on the values of categories, whose
+    coefficients a pull toward the middle of all classes holds small.
+    """
+    n_steps = MOST_STEPS_OF_ALL // max(1, samples.n_numbers)
+    return settings._replace(
+        structure=STRUCTURES["tied"],
+        categories_as_numbers=bool(samples.levels),
+        n_steps=max(1, min(MOST_STEPS, n_steps)),
+        firmness=LINEAR_FIRMNESS,
+        pull=LINEAR_PULL,
+        linear=True,
+    )
 
 
 def describe_form(settings: Settings) -> dict[str, Any]:
@@ -57,4 +98,6 @@ def describe_form(settings: Settings) -> dict[str, Any]:
         "fine": settings.fine,
         "fine_categories": settings.fine_categories,
         "categories_as_numbers": settings.categories_as_numbers,
+        "linear": settings.linear,
+        "local": settings.local,
     }

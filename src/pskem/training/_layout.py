@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 from pskem.blocks import partition_features, within_class_dependence
 from pskem.checks import check_n_components
 from pskem.engine import workers
-from pskem.model import Model
-from pskem.starts import STARTS, ClassKMeans
+from pskem.margins import Margins, fit_margins
+from pskem.model import Model, Reading
+from pskem.recoding import Recoding, fit_parts, fit_turn
+from pskem.starts import STARTS, ClassKMeans, EverySample
 from pskem.structures import Categorical, FloatArray, Structure
 from pskem.training._initial import given_sizes
 from pskem.training._order import ENOUGH_FOR_DEPENDENCE, Rows, distinct, representative
@@ -20,8 +23,10 @@ from pskem.training._settings import SAMPLES_PER_FEATURE, Settings
 from pskem.training._splitting import Samples
 
 __all__ = [
+    "Layout",
     "count_kernels",
     "deal_blocks",
+    "fit_maps",
     "lay_out",
     "suggest_n_components",
     "suit",
@@ -31,6 +36,8 @@ __all__ = [
 #: Samples of a class for every kernel and feature, where kernels are many; and for a kernel without
 #: a covariance of its own.
 SAMPLES_PER_FEATURE_OF_FINE, FEWEST = 3, 10
+#: Samples by which maps of features are chosen, at most.
+ENOUGH_FOR_MARGINS = 2000
 #: Kernels of a class at most.
 MOST_PER_CLASS = 20
 #: Samples of a class from which on it has kernels of its own, where others have no class. Fewer are
@@ -41,15 +48,30 @@ BLOCKS_THAT_TEACH = 3
 FEWEST_THAT_TEACH = 4
 
 
+class Layout(NamedTuple):
+    """The blocks of the columns of X, and how each reads them.
+
+    readings : maps of features, or other numbers that are made of them; None for neither
+    """
+
+    blocks: list[NDArray[np.intp]]
+    structures: list[Structure]
+    readings: list[Reading | None]
+
+    @property
+    def widths(self) -> list[int]:
+        """Features of the kernels of each block."""
+        pairs = zip(self.blocks, self.readings, strict=True)
+        return [len(part if read is None else read.sources) for part, read in pairs]
+
+
 def lay_out(
-    settings: Settings, samples: Samples, before: Model | None, seed: int, rows: Rows
-) -> tuple[list[NDArray[np.intp]], list[Structure]]:
-    """The blocks of the columns of X, and the structure of each."""
+    settings: Settings, samples: Samples, before: Model | None, seed: int, rows: Rows, kept: Rows
+) -> Layout:
+    """The blocks of the columns of X; readings follow from the rows that are trained on, kept."""
+    if settings.recoded and before is None:
+        return _recoded(settings, samples, kept)
     M = samples.n_numbers
-    if samples.levels and settings.categories_as_numbers:
-        kept = np.setdiff1d(np.arange(samples.X.shape[1]), settings.left_out)
-        blocks = [kept[part] for part in partition_features(len(kept))]
-        return blocks, [settings.structure] * len(blocks)
     try:
         blocks = _numbers(settings, samples, before, seed, rows) if M else []
     except ValueError as error:
@@ -58,15 +80,54 @@ def lay_out(
     if samples.levels:
         blocks = [*blocks, np.arange(M, samples.X.shape[1])]
         structures.append(Categorical(samples.levels))
-    return blocks, structures
+    readings: list[Reading | None] = [None] * len(blocks)
+    if before is not None:
+        readings = [block.reading for block in before.blocks]
+    elif settings.margins:
+        maps = settings.maps or fit_maps(samples, kept)
+        pairs = zip(blocks, structures, strict=True)
+        readings = [maps.at(part) if kind.standardised else None for part, kind in pairs]
+    return Layout(blocks, structures, readings)
+
+
+def fit_maps(samples: Samples, rows: Rows | None = None) -> Margins:
+    """Maps of all columns of X, from some rows or from all that have a class."""
+    everyone = samples.different_rows()[0] if rows is None else rows
+    seen = everyone.at(representative(np.arange(everyone.size), ENOUGH_FOR_MARGINS))
+    return fit_margins(samples.X[seen.places], samples.labels[seen.places], seen.weights)
+
+
+def _recoded(settings: Settings, samples: Samples, rows: Rows) -> Layout:
+    """Blocks that read columns as other numbers; those of one column stay together."""
+    maps = (settings.maps or fit_maps(samples, rows)) if settings.margins else None
+    X = samples.X[rows.places]
+    parts = fit_parts(X, rows.weights, samples.levels, maps, settings.n_steps)
+    ends = np.cumsum([part.n_columns for part in parts])
+    # Blocks are the same for all parts of the samples, whatever the edges that these have.
+    most = np.array([settings.n_steps or 1] * samples.n_numbers + list(samples.levels))
+    R = 1 if settings.local else len(partition_features(int(most.sum())))
+    block_of = (np.cumsum(most) - most) * R // most.sum()
+    blocks: list[NDArray[np.intp]] = []
+    readings: list[Reading | None] = []
+    for r in range(R):
+        own = [i for i in np.flatnonzero(block_of == r).tolist() if parts[i].width]
+        if own:
+            columns = [np.arange(ends[i] - parts[i].n_columns, ends[i]) for i in own]
+            reading = Recoding(tuple(parts[i] for i in own))
+            blocks.append(np.concatenate(columns))
+            if settings.local:
+                numbers = reading.forward(X[:, blocks[-1]])
+                turn = fit_turn(numbers, samples.labels[rows.places], rows.weights)
+                reading = replace(reading, turn=turn)
+            readings.append(reading)
+    return Layout(blocks, [settings.structure] * len(blocks), readings)
 
 
 def count_kernels(
     settings: Settings,
     samples: Samples,
     before: Model | None,
-    blocks: Sequence[NDArray[np.intp]],
-    structures: Sequence[Structure],
+    layout: Layout,
     counts: NDArray[np.intp],
     unlabelled: float,
 ) -> list[int]:
@@ -76,11 +137,16 @@ def count_kernels(
     else:
         own = isinstance(settings.start, ClassKMeans)
         suggested = []
-        for part, kind in zip(blocks, structures, strict=True):
-            m, fine = len(part), settings.fine if kind.standardised else settings.fine_categories
-            enough = None
+        for m, kind in zip(layout.widths, layout.structures, strict=True):
+            fine = settings.fine if kind.standardised else settings.fine_categories
+            enough: float | None = None
             if fine:  # where kernels have a covariance of their own it takes more samples
                 enough = SAMPLES_PER_FEATURE_OF_FINE * m if kind.storage.per_kernel else FEWEST
+            if settings.linear:
+                enough = np.inf
+            if isinstance(settings.start, EverySample):
+                suggested.append(len(settings.start.widths) * samples.different_rows()[0].size)
+                continue
             suggested.append(
                 suggest_n_components(counts, m, kind.most_kernels, unlabelled, own, enough)
             )

@@ -129,7 +129,8 @@ class Trainer(NamedTuple):
         left = tuple(again if structure.standardised else 0 for structure in self.plan.structures)
         trace, none = np.empty((0, R)), np.empty(0)
         unknown = np.zeros(R, dtype=bool)
-        return State(start, model, nothing, left, trace, none, none, unknown, model, nothing, 0, "")
+        made = (trace, none, none, unknown, model, nothing, 0)
+        return State(start, model, nothing, left, *made, "" if self.plan.max_iter else "passes")
 
     def advance(self, state: State) -> State:
         """The state after one more pass."""
@@ -244,9 +245,9 @@ def _start_model(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, i:
     make = partial(initialise, plan.start, plan.regularisers[0].floor)
     given = (plan.structures, seen, plan.n_components, plan.fixed, generators)
     kernels = trainer.parallel_map(make, *given)
-    parts = zip(plan.blocks, kernels, coordinates, plan.structures, plan.margins, strict=True)
+    parts = zip(plan.blocks, kernels, coordinates, plan.structures, plan.readings, strict=True)
     blocks = tuple(
-        Block(features, made, frame, structure, made.weights > 0.0, margins=margins)
-        for features, made, frame, structure, margins in parts
+        Block(features, made, frame, structure, made.weights > 0.0, reading=reading)
+        for features, made, frame, structure, reading in parts
     )
     return Model(blocks, classes, priors, plan.block_weights)

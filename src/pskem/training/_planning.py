@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,25 +20,17 @@ from pskem.engine import (
     log_volumes,
     measure,
 )
-from pskem.margins import Margins, fit_margins
-from pskem.model import Model
+from pskem.model import Model, Reading
 from pskem.starts import StartMethod
 from pskem.structures import FloatArray, Structure
 from pskem.training._initial import Fixed, check_start, check_unchanged, fixed_from
 from pskem.training._layout import count_kernels, lay_out, suit
-from pskem.training._order import (
-    Rows,
-    distinct,
-    representative,
-    together,
-)
+from pskem.training._order import Rows, distinct, together
 from pskem.training._settings import Settings
 from pskem.training._splitting import Refinement, Samples, hold_out
 
-__all__ = ["Data", "Plan", "arrange", "fit_maps", "make_plan"]
+__all__ = ["Data", "Plan", "arrange", "make_plan"]
 
-#: Samples by which maps of features are chosen, at most.
-ENOUGH_FOR_MARGINS = 2000
 #: No eigenvalue of a covariance in standardised coordinates goes below this, even with
 #: ``reg_covar=0``: beyond it rounding decides what the matrix is.
 SMALLEST_FLOOR = 1e-10
@@ -55,7 +48,7 @@ class Plan(NamedTuple):
     rows, held_out : rows of X to train on and to validate on, sorted by class
     unlabelled : rows of X without a class, to train on as well
     learn_priors : whether these change the priors
-    margins : maps of the features of each block, if it has any
+    readings : how each block reads its columns of X; None for as they are
     open_form : whether the form is one of several that were tried, and nobody's wish
     """
 
@@ -79,7 +72,7 @@ class Plan(NamedTuple):
     held_out: Rows
     unlabelled: Rows
     learn_priors: bool
-    margins: Sequence[Margins | None]
+    readings: Sequence[Reading | None]
     open_form: bool
 
     @property
@@ -118,10 +111,10 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     settings = suit(settings, counts, samples.n_numbers, unlabelled.size > 0)
     start = settings.start
     assert start is not None
-    blocks, structures = lay_out(settings, samples, before, seed, rows)
-    n_components = count_kernels(
-        settings, samples, before, blocks, structures, counts, unlabelled.total
-    )
+    refinement, kept, held_out = hold_out(settings, samples, seed, rows, unlabelled.size > 0)
+    layout = lay_out(settings, samples, before, seed, rows, kept)
+    blocks, structures, _ = layout
+    n_components = count_kernels(settings, samples, before, layout, counts, unlabelled.total)
     R = len(blocks)
     if before is not None:
         check_unchanged(before, structures, samples.classes, blocks, n_components)
@@ -139,7 +132,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     floor = max(float(settings.reg_covar), SMALLEST_FLOOR)
     shrinkage, few = settings.shrinkage, unlabelled.size > 0
     diagonal = shrinkage.target == "diag"
-    refinement, rows, held_out = hold_out(settings, samples, seed, rows, unlabelled.size > 0)
+    firm = settings.firmness if isinstance(shrinkage.samples, str) else 1.0
     return Plan(
         structures=structures,
         blocks=blocks,
@@ -151,8 +144,8 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         # Starts that leave nothing to chance are all the same.
         n_init=1 if all(part.complete for part in fixed) else settings.n_init,
         regularisers=[
-            Regulariser(floor, shrinkage.amount(structure, len(features), few), diagonal)
-            for features, structure in zip(blocks, structures, strict=True)
+            Regulariser(floor, firm * shrinkage.amount(structure, m, few), diagonal)
+            for m, structure in zip(layout.widths, structures, strict=True)
         ],
         block_weights=given if isinstance(given, np.ndarray) else np.ones(R),
         max_iter=settings.max_iter,
@@ -162,66 +155,41 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         refinement=refinement,
         seed=seed,
         verbose=settings.verbose,
-        rows=rows,
+        rows=kept,
         held_out=held_out,
         unlabelled=unlabelled,
         learn_priors=samples.learn_priors and unlabelled.size > 0,
-        margins=_margins(settings, samples, before, rows, blocks, structures),
+        readings=layout.readings,
         open_form=settings.open_form,
     )
 
 
-def _margins(
-    settings: Settings,
-    samples: Samples,
-    before: Model | None,
-    rows: Rows,
-    blocks: Sequence[NDArray[np.intp]],
-    structures: Sequence[Structure],
-) -> list[Margins | None]:
-    """Maps of the features of each block, from the rows that are trained on."""
-    if before is not None:
-        return [block.margins for block in before.blocks]
-    if not settings.margins:
-        return [None] * len(blocks)
-    everything = settings.maps or fit_maps(samples, rows)
-    return [
-        everything.at(features) if structure.standardised else None
-        for features, structure in zip(blocks, structures, strict=True)
-    ]
-
-
-def fit_maps(samples: Samples, rows: Rows | None = None) -> Margins:
-    """Maps of all columns of X, from some rows or from all that have a class."""
-    everyone = samples.different_rows()[0] if rows is None else rows
-    seen = everyone.at(representative(np.arange(everyone.size), ENOUGH_FOR_MARGINS))
-    return fit_margins(samples.X[seen.places], samples.labels[seen.places], seen.weights)
-
-
-def _mapped(plan: Plan, X: FloatArray) -> FloatArray:
-    """Rows of X (n, M) after the maps."""
-    if all(margins is None for margins in plan.margins):
-        return X
-    X = X.copy()
-    for features, margins in zip(plan.blocks, plan.margins, strict=True):
-        if margins is not None:
-            X[:, features] = margins.forward(X[:, features])
-    return X
+def _read(plan: Plan, X: FloatArray) -> tuple[FloatArray, Sequence[NDArray[np.intp]]]:
+    """Rows of X (n, M) as the kernels see them, and the columns of each block among these."""
+    if all(reading is None for reading in plan.readings):
+        return X, plan.blocks
+    pairs = zip(plan.blocks, plan.readings, strict=True)
+    parts = [X[:, own] if read is None else read.forward(X[:, own]) for own, read in pairs]
+    ends = np.cumsum([0, *(part.shape[1] for part in parts)])
+    return np.hstack(parts), [np.arange(low, high) for low, high in pairwise(ends)]
 
 
 def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     """The samples of a plan, in batches."""
-    X, labels, L = _mapped(plan, samples.X), samples.labels, len(samples.classes)
+    labels, L = samples.labels, len(samples.classes)
+    X, blocks = _read(plan, samples.X)
     rows = together(plan.rows.followed_by(plan.unlabelled), X, labels % (L + 1))
     n_classes = L + (plan.unlabelled.size > 0)
     everyone = ArraySource.arrange(
-        X, labels % (L + 1), rows.places, plan.blocks, n_classes, parallel_map, rows.weights
+        X, labels % (L + 1), rows.places, blocks, n_classes, parallel_map, rows.weights
     )
     source, others = everyone.divide() if plan.unlabelled.size else (everyone, None)
     coordinates = measure(everyone, plan.structures)
-    for features, frame in zip(plan.blocks, coordinates, strict=True):
+    parts = zip(plan.blocks, plan.readings, coordinates, strict=True)
+    for features, reading, frame in parts:
         extreme = (frame.scale < SMALLEST_SCALE) | (frame.scale > LARGEST_SCALE)
         if extreme.any():
+            features = features if reading is None else features[reading.sources]
             raise ValueError(
                 f"X has values whose squares leave the range of floating point: feature(s)"
                 f" {', '.join(map(str, features[extreme][:10]))} vary by"
@@ -232,13 +200,13 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     holdout = None
     if validation is not None:
         X_val, y_val, counted = validation
-        X_val = _mapped(plan, X_val)
+        X_val, blocks = _read(plan, X_val)
         seen = together(distinct(X_val, y_val, counted), X_val, y_val)
         X_val, y_val = X_val[seen.places], y_val[seen.places]
-        pairs = zip(plan.blocks, coordinates, strict=True)
-        parts = [locate(X_val[:, features], frame) for features, frame in pairs]
+        pairs = zip(blocks, coordinates, strict=True)
+        located = [locate(X_val[:, features], frame) for features, frame in pairs]
         bounds = np.searchsorted(y_val, np.arange(L + 1)).astype(np.intp)
-        holdout = ArraySource(parts, bounds, parallel_map, seen.weights)
+        holdout = ArraySource(located, bounds, parallel_map, seen.weights)
     watched = samples.validation is not None or plan.early_stopping
     everyone.standardise(coordinates)  # and with it its views
     volumes = log_volumes(source, coordinates) - _log_slopes(plan, samples, plan.rows)
@@ -253,8 +221,8 @@ def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
 def _log_slopes(plan: Plan, samples: Samples, rows: Rows) -> FloatArray:
     """What the maps add to the log likelihoods of some rows in each block, (R,)."""
     sums = np.zeros(len(plan.blocks))
-    for r, (features, margins) in enumerate(zip(plan.blocks, plan.margins, strict=True)):
-        if margins is not None:
+    for r, (features, reading) in enumerate(zip(plan.blocks, plan.readings, strict=True)):
+        if reading is not None:
             X = samples.X[np.ix_(rows.places, features)]
-            sums[r] = rows.counted @ margins.log_slopes(X)
+            sums[r] = rows.counted @ reading.log_slopes(X)
     return sums

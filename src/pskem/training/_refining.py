@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskem.engine import DecisionRule, Mapper, Step, assess, discriminative_pass
+from pskem.engine import DecisionRule, Kernels, Mapper, Pull, Step, assess, discriminative_pass
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._calibration import calibrate, calibrated
@@ -28,6 +28,7 @@ class Refined(NamedTuple):
     verdicts : on the validation samples, of the same; empty if there are none
     best, best_iter : the pass that is kept; 0 is EM's result
     ended : what ended the passes: "optimum", "patience", "passes", "asked"; empty if nothing
+    pull : what holds the kernels where EM left them; None if nothing does
     """
 
     start: int
@@ -38,6 +39,7 @@ class Refined(NamedTuple):
     best: Model
     best_iter: int
     ended: str
+    pull: Pull | None = None
 
     @property
     def iteration(self) -> int:
@@ -67,15 +69,16 @@ class Refiner(NamedTuple):
 
     def begin(self, model: Model, start: int) -> Refined:
         """The state before the first pass."""
+        structures, refinement = self.plan.structures, self.plan.refinement
+        pull = None
+        if refinement.pull:
+            anchors = _together(model) if refinement.linear else model.kernels
+            pull = Pull.toward(structures, anchors, refinement.pull)
         step = assess(
-            self.plan.structures,
-            self.data.source,
-            model.kernels,
-            _rule(model),
-            self.parallel_map,
+            structures, self.data.source, model.kernels, _rule(model), self.parallel_map, pull=pull
         )
         trace = np.array([step.criterion])
-        return Refined(start, model, step, trace, self._verdict(model), model, 0, "")
+        return Refined(start, model, step, trace, self._verdict(model), model, 0, "", pull)
 
     def advance(self, state: Refined) -> Refined:
         """The state after one more pass."""
@@ -88,6 +91,7 @@ class Refiner(NamedTuple):
             [regulariser.floor for regulariser in self.plan.regularisers],
             _rule(state.model),
             self.parallel_map,
+            state.pull,
         )
         if step is None:
             return state._replace(ended="optimum")
@@ -125,6 +129,14 @@ class Refiner(NamedTuple):
 
     def _verdict(self, model: Model) -> tuple[Verdict, ...]:
         return () if self.data.holdout is None else (judge(model, self.data.holdout),)
+
+
+def _together(model: Model) -> list[Kernels]:
+    """The kernels with their means where all classes together have theirs."""
+    return [
+        part._replace(means=np.tile(model.priors @ part.weights @ part.means, (len(part.means), 1)))
+        for part in model.kernels
+    ]
 
 
 def _rule(model: Model) -> DecisionRule:

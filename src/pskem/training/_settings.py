@@ -88,7 +88,7 @@ FORM = ("n_components", "n_blocks", "partition", "covariance_type", "init", "shr
 #: Settings that are no parameters: what is tried where parameters leave it open.
 NO_PARAMETERS = (
     *("enough_to_validate", "open_form", "fine", "fine_categories", "categories_as_numbers"),
-    *("left_out", "maps", "laborious"),
+    *("n_steps", "firmness", "pull", "linear", "local", "maps", "laborious"),
 )
 
 
@@ -101,9 +101,12 @@ class Settings(NamedTuple):
 
     Others are no parameters. enough_to_validate says whether samples are many enough to hold some
     out, where their number would not tell. open_form: whether forms are to be tried. A form that is
-    tried may have many kernels (fine, fine_categories), or categories_as_numbers without the
-    columns left_out. maps are those of all columns, if they are known already; laborious says that
-    passes take long, so that fewer are tried.
+    tried may have many kernels (fine, fine_categories), categories_as_numbers, and numbers as so
+    many steps (n_steps). firmness multiplies the shrinkage where that is "auto". pull is a number
+    of samples that hold each kernel in discriminative passes where EM left it or, in a linear form,
+    where all classes together are. A local form has a kernel at every sample. maps are those of all
+    columns, if they are known already; laborious says that passes take long, so that fewer are
+    tried.
     """
 
     structure: Structure
@@ -137,9 +140,18 @@ class Settings(NamedTuple):
     fine: bool = False
     fine_categories: bool = False
     categories_as_numbers: bool = False
-    left_out: tuple[int, ...] = ()
+    n_steps: int | None = None
+    firmness: float = 1.0
+    pull: float = 0.0
+    linear: bool = False
+    local: bool = False
     maps: Margins | None = None
     laborious: bool = False
+
+    @property
+    def recoded(self) -> bool:
+        """Whether columns are read as other numbers."""
+        return self.categories_as_numbers or self.n_steps is not None or self.local
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Settings:

@@ -89,11 +89,15 @@ class Refinement(NamedTuple):
     fit_weights : whether to fit the block weights to the validation data
     passes : discriminative passes, at most
     choose : whether validation chooses among the passes
+    pull : samples besides that each kernel has in these passes, which hold it where EM left it or,
+        if it is linear, where all classes together are
     """
 
     fit_weights: bool = False
     passes: int = 0
     choose: bool = False
+    pull: float = 0.0
+    linear: bool = False
 
 
 def hold_out(
@@ -114,7 +118,7 @@ def hold_out(
         passes = VALIDATED_PASSES if choose else unwatched
     choose = choose and passes > 0
     fit = isinstance(weights, str) and (weights == "fit" or choose)
-    refinement = Refinement(fit, passes, choose)
+    refinement = Refinement(fit, passes, choose, settings.pull, settings.linear)
     if validated or not (asked or choose or fit):
         return refinement, rows, nobody
     fraction = settings.validation_fraction
@@ -129,7 +133,7 @@ def hold_out(
         )
     if settings.discriminative_iter is None:  # nobody watches
         passes = unwatched
-    return Refinement(passes=passes), rows, nobody
+    return refinement._replace(fit_weights=False, passes=passes, choose=False), rows, nobody
 
 
 def split_rows(

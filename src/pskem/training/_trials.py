@@ -14,21 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from pskem.engine import Mapper
+from pskem.engine import Mapper, serial_map
 from pskem.margins import Margins
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._calibration import Calibration, calibrate, calibrated
 from pskem.training._forms import describe_form, forms
 from pskem.training._holdout import reference_log_densities
+from pskem.training._layout import fit_maps
 from pskem.training._loop import Trainer, train, unwatched
-from pskem.training._planning import Plan, arrange, fit_maps, make_plan
+from pskem.training._planning import Plan, arrange, make_plan
 from pskem.training._refining import Refined, Refiner
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples, cross
@@ -44,10 +46,10 @@ TOO_MANY_TO_TRY = 20_000
 FEWEST_TO_TRY = 20
 #: Discriminative passes after which the answers are looked at; and where a pass is laborious, since
 #: samples lack features in more ways than so many, or have more features.
-CHECKPOINTS, FEW_CHECKPOINTS = (0, 5, 20, 50), (0, 5)
+CHECKPOINTS, FEW_CHECKPOINTS = (0, 3, 10, 30), (0, 3)
 MANY_PATTERNS, MANY_FEATURES = 8, 200
 #: Views that are multiplied, at most, where nothing else is said.
-USUAL_VIEWS = 5
+USUAL_VIEWS = 6
 #: How strongly exponents are pulled toward equal ones, in cross-entropy.
 PULL_EXPONENTS = 0.1
 
@@ -126,13 +128,20 @@ def choose(
         trials = list(_trials(samples, seed, settings.margins is not False))
     if not trials:
         return Choice((View(settings),))
-    settings = settings._replace(laborious=_laborious(samples), left_out=_told_by_others(samples))
+    settings = settings._replace(laborious=_laborious(samples))
     candidates = _distinct_forms(settings, samples, seed)
-    tried: list[Tried] = []
-    for i, form in enumerate(candidates):
-        tell(i, len(candidates))
-        tried.append(_try(form, trials, seed, parallel_map))
-    tell(len(candidates), len(candidates))
+    heard, done = Lock(), 0
+
+    def attempt(form: Settings) -> Tried:
+        nonlocal done
+        result = _try(form, trials, seed, serial_map)
+        with heard:
+            done += 1
+            tell(done, len(candidates))
+        return result
+
+    tell(0, len(candidates))
+    tried: list[Tried] = parallel_map(attempt, candidates)  # passes are too short to be cut further
     most = settings.n_views or (USUAL_VIEWS if settings.open_form else 1)
     order = _kept(tried, most)
     kept = [tried[i] for i in order]
@@ -159,7 +168,7 @@ def _kept(tried: Sequence[Tried], most: int) -> list[int]:
     Categories as numbers are no density, so one form at least is of another kind.
     """
     order = sorted(range(len(tried)), key=lambda i: tried[i].loss)
-    proper = [i for i in order if not tried[i].settings.categories_as_numbers]
+    proper = [i for i in order if not tried[i].settings.recoded]
     best = order[:most]
     first = min((i for i in best if i in proper), default=proper[0])
     return [first, *(i for i in best if i != first)][:most]
@@ -206,8 +215,10 @@ def _distinct_forms(settings: Settings, samples: Samples, seed: int) -> list[Set
         settings = settings._replace(maps=fit_maps(samples))
     for form in forms(settings, samples):
         plan = make_plan(_to_try(form), samples, None, seed)
-        mapped = tuple(margins is not None for margins in plan.margins)
-        found.setdefault((*map(str, plan.structures), *plan.n_components, mapped), form)
+        mapped = tuple(reading is not None for reading in plan.readings)
+        key = (*map(str, plan.structures), *plan.n_components, mapped, form.linear, form.local)
+        if plan.blocks:
+            found.setdefault(key, form)
     return list(found.values())
 
 
@@ -225,17 +236,9 @@ def _checkpoints(settings: Settings) -> tuple[int, ...]:
     """Numbers of discriminative passes to look at."""
     if settings.discriminative_iter is not None:
         return (settings.discriminative_iter,)
+    if settings.linear:  # before the passes it is nothing
+        return CHECKPOINTS[-1:]
     return FEW_CHECKPOINTS if settings.laborious else CHECKPOINTS
-
-
-def _told_by_others(samples: Samples) -> tuple[int, ...]:
-    """Columns of X that say nothing new: the first value of categories that nobody lacks."""
-    found, first = [], samples.n_numbers
-    for levels in samples.levels:
-        if samples.X[:, first : first + levels].any(axis=1).all():
-            found.append(first)
-        first += levels
-    return tuple(found)
 
 
 def _laborious(samples: Samples) -> bool:
