@@ -48,14 +48,25 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Mapped:
-    """A number as it is or, with a margin, after this map."""
+    """A number as it is or, with a margin, after this map.
+
+    If gaps tell, something stands in for a number that is missing, and another says so.
+    """
 
     margin: Margin | None = None
+    stand_in: float | None = None
     n_columns: ClassVar[int] = 1
-    width: ClassVar[int] = 1
+
+    @property
+    def width(self) -> int:
+        return 1 if self.stand_in is None else 2
 
     def forward(self, X: FloatArray) -> FloatArray:
-        return X if self.margin is None else self.margin.forward(X.astype(np.float64))
+        numbers = X if self.margin is None else self.margin.forward(X.astype(np.float64))
+        if self.stand_in is None:
+            return numbers
+        missing = np.isnan(numbers)
+        return np.hstack([np.where(missing, self.stand_in, numbers), missing])
 
     def log_slopes(self, X: FloatArray) -> FloatArray:
         if self.margin is None:
@@ -232,13 +243,17 @@ def fit_parts(
     n_numbers = X.shape[1] - sum(levels)
     parts: list[Part] = []
     for i in range(n_numbers):
-        if n_steps is None:
-            parts.append(Mapped(None if maps is None else maps.maps[i]))
-        else:
-            seen = ~np.isnan(X[:, i])
-            counted = np.ones(seen.sum()) if weights is None else weights[seen]
-            edges = _edges(X[seen, i].astype(np.float64), counted, n_steps)
-            parts.append(Steps(edges, not seen.all()))
+        seen = ~np.isnan(X[:, i])
+        x, counted = X[seen, i].astype(np.float64), np.ones(len(X)) if weights is None else weights
+        counted = counted[seen]
+        if n_steps is not None:
+            parts.append(Steps(_edges(x, counted, n_steps), not seen.all()))
+            continue
+        part = Mapped(None if maps is None else maps.maps[i])
+        if seen.any() and not seen.all():
+            mean = np.average(part.forward(x[:, None])[:, 0], weights=counted)
+            part = Mapped(part.margin, float(mean))
+        parts.append(part)
     bounds = np.cumsum([n_numbers, *levels])
     for low, high in pairwise(bounds.tolist()):
         parts.append(Indicators(high - low, not X[:, low:high].any(axis=1).all()))

@@ -319,6 +319,13 @@ def test_a_table_that_is_not_done_does_not_count():
     assert compare(CELLS[:1]) is None
 
 
+def test_a_method_that_fails_everywhere_is_the_last_everywhere():
+    failed = [(table, "qda") for table in ("one", "two")]
+    comparison = compare(CELLS, failed=failed)
+    rows = {row[0]: row[1:] for row in rank_table(comparison).rows}
+    assert rows["qda (failed on 2)"] == ["4.00", "4.00", "", "", "", ""]
+
+
 def test_a_record_is_read_as_it_was_written():
     text = record(CELLS)
     assert read_record(text) == CELLS

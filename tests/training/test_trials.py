@@ -10,9 +10,11 @@ from sklearn.datasets import load_iris, load_wine
 
 import pskem
 from pskem import SharedKernelClassifier
+from pskem.engine import serial_map
 from pskem.model import multiply
 from pskem.training import Samples, Settings
 from pskem.training._forms import forms
+from pskem.training._holdout import reference_log_densities
 from pskem.training._order import Rows
 from pskem.training._splitting import cross
 from pskem.training._trials import PULL_EXPONENTS, fit_exponents
@@ -248,6 +250,22 @@ def test_one_view_of_categories_is_a_density_of_categories(rng):
     several = SharedKernelClassifier(random_state=0).fit(frame, y)
     drawn, _ = several.sample(50, random_state=0)
     assert set(drawn[:, 1]) == {"u", "v"}
+
+
+def test_references_count_as_often_as_their_samples(rng):
+    """Those of a part in which rows repeat are no more than those of another."""
+    X = rng.standard_normal((300, 2))
+    model = SharedKernelClassifier(
+        n_components=2, early_stopping=False, discriminative_iter=0, random_state=0
+    ).fit(X, np.arange(300) % 2)
+    labels = np.zeros(50, dtype=np.intp)
+    near, far = 0.1 * rng.standard_normal((50, 2)), 4.0 + rng.standard_normal((50, 2))
+    parts = [(near, labels, np.full(50, 3.0)), (far, labels, None)]
+    found = reference_log_densities([(model.model_, part) for part in parts], serial_map)
+    together = np.concatenate([np.tile(near, (3, 1)), far])
+    expected = np.quantile(model.score_samples(together), [0.1, 0.2, 0.5, 0.9])
+    np.testing.assert_allclose(np.quantile(found, [0.1, 0.2, 0.5, 0.9]), expected, atol=0.2)
+    assert (found < model.score_samples(near).min()).mean() == pytest.approx(0.25, abs=0.01)
 
 
 def test_a_product_is_nothing_to_go_on_from(wine):

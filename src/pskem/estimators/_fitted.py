@@ -105,7 +105,7 @@ class FittedModel(TakesGaps):
         X = validated(self, X)
         unseen = counted_rows(X, np.zeros(len(X), dtype=np.intp), sample_weight)
         with workers(self.n_jobs) as parallel_map:
-            found = reference_log_densities(self.model_, unseen, parallel_map)
+            found = reference_log_densities([(self.model_, unseen)], parallel_map)
         self.reference_log_densities_ = found
         return self
 

@@ -137,11 +137,12 @@ def _name(study: Study, entry: Entry) -> str:
 def compare(cells: Iterable[Cell], failed: Iterable[tuple[str, str]] = ()) -> Comparison | None:
     """The tables that all methods are done with; ``failed`` are pairs that have no result.
 
-    A table on which some method has not been run yet does not count.
+    A table on which some method has not been run yet does not count. A method that has failed
+    everywhere is the last everywhere.
     """
     by_place = {(cell.table, cell.method): cell for cell in cells}
-    methods = list(dict.fromkeys(method for _, method in by_place))
-    done = {*by_place, *failed}
+    done = dict.fromkeys([*by_place, *failed])
+    methods = list(dict.fromkeys(method for _, method in done))
     tables = [
         table
         for table in dict.fromkeys(table for table, _ in by_place)

@@ -68,7 +68,8 @@ def fit_views(
         references = choice.references
         if references is None:
             unseen = samples.validating(plan.held_out)
-            references = reference_log_densities(refined.best, unseen, parallel_map)
+            pairs = [] if unseen is None else [(refined.best, unseen)]
+            references = reference_log_densities(pairs, parallel_map)
     models = [refined.best for _, _, refined in fitted]
     product = multiply(models, [view.exponent for view in choice.views])
     return Fitted(product, run, refined, references, choice.records)

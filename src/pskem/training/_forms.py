@@ -17,8 +17,9 @@ MOST_FOR_FULL = 50
 MOST_STEPS, MOST_STEPS_OF_ALL = 12, 150
 #: Columns and samples, at most, of a form with a kernel at every sample.
 MOST_FOR_LOCAL, MOST_SAMPLES_FOR_LOCAL = 150, 5000
-#: Samples that hold kernels of the linear form together, and how much more it is shrunk.
-LINEAR_PULL, LINEAR_FIRMNESS = 20.0, 20.0
+#: Samples that hold kernels of the linear form together, how much more it is shrunk, and its
+#: discriminative passes.
+LINEAR_PULL, LINEAR_FIRMNESS, LINEAR_PASSES = 10.0, 20.0, 20
 
 
 def forms(settings: Settings, samples: Samples) -> list[Settings]:
@@ -85,6 +86,9 @@ def _linear(settings: Settings, samples: Samples) -> Settings:
         categories_as_numbers=bool(samples.levels),
         n_steps=max(1, min(MOST_STEPS, n_steps)),
         firmness=LINEAR_FIRMNESS,
+        discriminative_iter=(
+            LINEAR_PASSES if settings.discriminative_iter is None else settings.discriminative_iter
+        ),
         pull=LINEAR_PULL,
         linear=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -76,27 +76,37 @@ ENOUGH_WHOLE = 100
 REFERENCES = 1001
 
 
+#: Samples that a model was not trained on: X (n, M), labels (n,) and weights (n,), or None.
+Unseen = tuple[FloatArray, NDArray[np.intp], FloatArray | None]
+
+
 def reference_log_densities(
-    model: Model,
-    unseen: tuple[FloatArray, NDArray[np.intp], FloatArray | None] | None,
-    parallel_map: Mapper,
+    pairs: Iterable[tuple[Model, Unseen]], parallel_map: Mapper
 ) -> FloatArray:
-    """log p(x) of samples that the model was not trained on, sorted; empty if there are none.
+    """log p(x) of samples that models were not trained on, sorted; empty if there are none.
 
     Of those with gaps, if there are not enough others, as if they had none. Many, or weighted ones,
     are represented by quantiles.
     """
-    if unseen is None:
+    parts = [_comparable(model, unseen, parallel_map) for model, unseen in pairs]
+    if not parts:
         return np.empty(0)
-    X, labels, weights = unseen
-    rows = distinct(X, labels, weights)
-    lacking = model.lacking(X[rows.places])
-    if (~lacking).sum() >= ENOUGH_WHOLE:  # which are cheaper, and more to the point
-        rows = rows.at(np.flatnonzero(~lacking))
-    found, counted = comparable_log_density(model, X[rows.places], parallel_map), rows.counted
+    found, counted = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(found, kind="stable")
     found, counted = found[order], counted[order]
     if len(found) <= REFERENCES and (counted == 1.0).all():
         return found
     below = np.cumsum(counted) - 0.5 * counted
     return np.interp(np.linspace(below[0], below[-1], REFERENCES), below, found)
+
+
+def _comparable(
+    model: Model, unseen: Unseen, parallel_map: Mapper
+) -> tuple[FloatArray, FloatArray]:
+    """log p(x) of the different samples, and how much each counts."""
+    X, labels, weights = unseen
+    rows = distinct(X, labels, weights)
+    lacking = model.lacking(X[rows.places])
+    if (~lacking).sum() >= ENOUGH_WHOLE:  # which are cheaper, and more to the point
+        rows = rows.at(np.flatnonzero(~lacking))
+    return comparable_log_density(model, X[rows.places], parallel_map), rows.counted

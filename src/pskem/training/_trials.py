@@ -146,11 +146,9 @@ def choose(
     order = _kept(tried, most)
     kept = [tried[i] for i in order]
     exponents = _exponents(kept, trials, samples.priors)
-    parts = zip(kept[0].models, trials, strict=True)
-    references = [
-        reference_log_densities(model, (trial.X, trial.labels, trial.weights), parallel_map)
-        for model, trial in parts
-    ]
+    asked = ((trial.X, trial.labels, trial.weights) for trial in trials)
+    pairs = zip(kept[0].models, asked, strict=True)
+    references = reference_log_densities(pairs, parallel_map)
     counted = dict(zip(order, exponents, strict=True))
     records = tuple(_record(one, counted.get(i, 0.0)) for i, one in enumerate(tried))
     views = [
@@ -158,7 +156,7 @@ def choose(
         for i, (one, a) in enumerate(zip(kept, exponents, strict=True))
         if a > 0.0 or i == 0  # whose density is the model's
     ]
-    return Choice(tuple(views), np.sort(np.concatenate(references)), records)
+    return Choice(tuple(views), references, records)
 
 
 def _kept(tried: Sequence[Tried], most: int) -> list[int]:
@@ -236,8 +234,6 @@ def _checkpoints(settings: Settings) -> tuple[int, ...]:
     """Numbers of discriminative passes to look at."""
     if settings.discriminative_iter is not None:
         return (settings.discriminative_iter,)
-    if settings.linear:  # before the passes it is nothing
-        return CHECKPOINTS[-1:]
     return FEW_CHECKPOINTS if settings.laborious else CHECKPOINTS
 
 
