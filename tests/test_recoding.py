@@ -60,7 +60,10 @@ def test_parts_follow_from_the_samples(rng):
     weighted = fit_parts(X, weights, (3, 2), None, 4)
     np.testing.assert_allclose(weighted[1].edges, again[1].edges, atol=0.1)
     mapped = fit_parts(X[:, :3], None, (), Margins((None, Power(0.0, 1.0, 0.5), None)), None)
-    assert mapped[1] == Mapped(Power(0.0, 1.0, 0.5))
+    assert mapped[0] == Mapped()
+    mean = np.nanmean(Power(0.0, 1.0, 0.5).forward(X[:, 1]))
+    assert mapped[1].margin == Power(0.0, 1.0, 0.5)
+    np.testing.assert_allclose(mapped[1].forward(X[4:6, 1:2])[1], [mean, 1.0])
 
 
 def test_an_edge_does_not_hang_on_rounding(rng):
