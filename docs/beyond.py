@@ -1,19 +1,22 @@
 """Write the tables of docs/beyond.md from recorded runs.
 
 pskem reproduce report --out RESULTS
-python -m docs.beyond RESULTS      # copy the summary of RESULTS, then write
+python -m docs.beyond RESULTS      # copy the points of RESULTS, then write
 python -m docs.beyond              # write the tables from the copy
+
+Points that RESULTS does not have stay as they are: what has not changed need not be run again.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.markdown import fill
-from docs.replication import OURS, Point, of, reported, spread, take
+from docs.replication import OURS, Point, of, reported, spread
 
 from docs import replication
 from pskem.display import Table
@@ -200,9 +203,36 @@ def sections(points: list[Point]) -> dict[str, str]:
     }
 
 
+def renew(results: Path, folder: Path = TAKEN) -> None:
+    """Copy the points of a folder of results over those of the record that they repeat."""
+
+    def place(point: Point) -> tuple[str, ...]:
+        return tuple(point[name] for name in ("study", "experiment", "method", "label"))
+
+    kept, new = (
+        json.loads((where / "summary.json").read_text(encoding="utf-8"))
+        for where in (folder, results)
+    )
+    fresh = {place(point): point for point in new["points"]}
+    points = [fresh.get(place(point), point) for point in kept["points"]]
+    made_with = list(dict.fromkeys([*kept["made_with"], *new["made_with"]]))
+    lines = ",\n".join(map(json.dumps, points))
+    text = f'{{"made_with": {json.dumps(made_with)},\n"points": [\n{lines}\n]}}\n'
+    (folder / "summary.json").write_text(text, encoding="utf-8")
+    rows, others = (
+        list(csv.DictReader((where / "summary.csv").open(newline="", encoding="utf-8")))
+        for where in (folder, results)
+    )
+    by_place = {place(row): row for row in others}
+    with (folder / "summary.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(by_place.get(place(row), row) for row in rows)
+
+
 def main() -> None:
     if len(sys.argv) > 1:
-        take(Path(sys.argv[1]), TAKEN)
+        renew(Path(sys.argv[1]))
     page = HERE / "beyond.md"
     text = fill(page.read_text(encoding="utf-8"), sections(load()))
     page.write_text(text, encoding="utf-8")

@@ -25,7 +25,7 @@ def writer(monkeypatch):
 def test_the_page_is_that_of_the_record(writer):
     text = (DOCS / "tables.md").read_text(encoding="utf-8")
     parts = writer.sections(writer.load())
-    assert set(parts) == {"ranks", "duels", "tables"}
+    assert set(parts) == {"ranks", "duels", "tables", "seconds"}
     assert writer.fill(text, parts) == text
     assert (writer.TAKEN / f"{writer.FIGURE}.png").exists()
 

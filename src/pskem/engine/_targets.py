@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import log_softmax, logsumexp
+from scipy.special import logsumexp
 
 from pskem.engine._evaluators import Pending, Scratch, Terms
 from pskem.engine._exponentials import exp_in_place, softmax_in_place
@@ -109,7 +109,10 @@ class DecisionRule(NamedTuple):
 
     def log_posterior(self, log_q: Sequence[FloatArray]) -> FloatArray:
         """log p(c|x), (L, n), from the same."""
-        return log_softmax(self.joint(log_q), axis=0)
+        relative = self.joint(log_q)
+        relative -= relative.max(axis=0)
+        relative -= np.log(np.exp(relative).sum(axis=0))
+        return relative
 
 
 def _all_classes(bounds: NDArray[np.intp], blocks: Sequence[Prepared]) -> Iterable[Tile]:

@@ -124,11 +124,12 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Models of different forms that are multiplied, at most. Forms are tried by cross-fitting
         (trained without a third of the samples and asked about it, in turn; from 3,000 samples on
         without a fifth, once). They differ in `covariance_type`, `margins`, the number of kernels,
-        and in whether categories are taken as numbers. ``"auto"`` is 5 from 20 samples on and up to
-        20,000, if n_components, n_blocks, partition, covariance_type, init and shrinkage are all
-        ``"auto"``, and 1 otherwise: whoever gives a form gets it. With 1, the best form is kept.
-        Nothing is tried with validation data, `early_stopping` True or False, given block weights,
-        samples without a class, or `warm_start`.
+        and in whether categories are taken as numbers; one is linear in steps of the numbers, one
+        has a kernel at every sample. ``"auto"`` is 6 from 20 samples on and up to 20,000, if
+        n_components, n_blocks, partition, covariance_type, init and shrinkage are all ``"auto"``,
+        and 1 otherwise: whoever gives a form gets it. With 1, the best form that is a density of X
+        is kept. Nothing is tried with validation data, `early_stopping` True or False, given block
+        weights, samples without a class, or `warm_start`.
     max_iter : int, default=100
         Largest number of EM passes.
     tol : float, default=1e-3
@@ -143,7 +144,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         trained on. None is one for all. The block of the categories is the last.
     discriminative_iter : int or "auto", default="auto"
         Most passes of extended Baum-Welch after EM, which raise sum_n log p(c_n|x_n) and stop when
-        they cannot. ``"auto"`` is 0, 5, 20 or 50 by cross-fitting; where samples are held out, 20
+        they cannot. ``"auto"`` is 0, 3, 10 or 30 by cross-fitting; where samples are held out, 20
         of which validation keeps the best; and 5 where nobody watches. The passes give up some of
         the fit to the density of X for better decisions: use 0 if densities or samples of the model
         matter more.
@@ -177,7 +178,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Columns that hold categories: those of texts and categories in a data frame, none, or a
         list of names or places, or a mask. They have a block of their own with categorical
         kernels, exact discrete distributions; missing and unknown values are gaps. Some views take
-        categories as numbers instead; to these a missing value is one of its own. Settings of
+        categories as numbers instead; to these a missing value is one of its own if the training
+        has some. Settings of
         blocks and kernels are for the numbers.
     random_state : int, RandomState instance or None, default=None
         Source of randomness. With an int, the same data, to the last bit, give the same model, in
