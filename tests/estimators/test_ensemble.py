@@ -20,7 +20,12 @@ MEMBER = SharedKernelClassifier(n_components=4, n_blocks=2, max_iter=20)
 @pytest.mark.filterwarnings("ignore:All . members are the same:UserWarning")
 # The checks fit many kernels to a handful of samples: kernels do run empty and collapse there.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([PartitionEnsemble(n_estimators=2)])
+@parametrize_with_checks(
+    [
+        PartitionEnsemble(n_estimators=2),
+        PartitionEnsemble(n_estimators=2, bootstrap=True, max_features=0.9, weights="fit"),
+    ]
+)
 def test_estimator_contract(estimator, check):
     check(estimator)
 
@@ -168,9 +173,11 @@ def test_model_files_and_pickles_hold_it_bit_by_bit(labelled, ensemble, tmp_path
 def test_members_that_are_all_the_same_are_told(rng):
     X, y = rng.standard_normal((60, 3)), np.arange(60) % 2
     X += y[:, None]
-    with pytest.warns(UserWarning, match="All 3 members are the same model"):
+    with pytest.warns(UserWarning, match="All 3 members are the same model.* Use bootstrap=True"):
         PartitionEnsemble(n_estimators=3, random_state=0).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PartitionEnsemble(SharedKernelClassifier(n_blocks=2), 3, random_state=0).fit(X, y)
         PartitionEnsemble(n_estimators=1, random_state=0).fit(X, y)
+        PartitionEnsemble(n_estimators=3, bootstrap=True, random_state=0).fit(X, y)
+        PartitionEnsemble(n_estimators=3, max_features=2, random_state=0).fit(X, y)

@@ -13,7 +13,14 @@ from sklearn.utils import check_array
 
 from pskem.structures import FloatArray
 
-__all__ = ["ColumnCode", "about_text", "check_frame", "find_categorical", "is_missing"]
+__all__ = [
+    "ColumnCode",
+    "about_text",
+    "check_frame",
+    "find_categorical",
+    "is_missing",
+    "take_columns",
+]
 
 #: Values of a categorical column at most: each has a probability in every kernel.
 MOST_VALUES = 1000
@@ -81,6 +88,11 @@ class ColumnCode:
         return np.array(
             [-1 if is_missing(value) else places.get(value, -1) for value in column], dtype=np.intp
         )
+
+    def features(self, columns: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Places of the features that some columns become, (n,), in their own order."""
+        of_column = np.append(self.numeric, np.repeat(self.categorical, self.levels))
+        return np.flatnonzero(np.isin(of_column, columns))
 
     def ordinal(self, X: Any) -> FloatArray:
         """The same columns in the same places, with a number for each value; NaN for others."""
@@ -267,6 +279,15 @@ def _objects(X: Any, place: int) -> list[Any]:
     if hasattr(X, "columns"):
         return list(X[X.columns[place]].to_list())
     return list(np.asarray(X, dtype=object)[:, place].tolist())
+
+
+def take_columns(X: Any, places: NDArray[np.intp]) -> Any:
+    """Some columns of an array, a list of rows or a data frame."""
+    if hasattr(X, "iloc"):
+        return X.iloc[:, places]
+    if hasattr(X, "columns"):
+        return X[[X.columns[place] for place in places]]
+    return (X if hasattr(X, "shape") else np.asarray(X, dtype=object))[:, places]
 
 
 def _name(X: Any, place: int) -> Any:

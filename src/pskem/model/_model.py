@@ -130,7 +130,7 @@ class Model:
 
     def _sharing_of(self, kept: Sequence[int]) -> Sharing | None:
         """The shares of some blocks."""
-        return self.sharing and self.sharing._replace(shares=self.sharing.shares[list(kept)])
+        return None if self.sharing is None else self.sharing.at(kept)
 
     def same_kernels(self, other: Model) -> bool:
         """Whether another model has the same kernels of the same features."""
@@ -183,9 +183,10 @@ class Model:
         """The model that decides the same by the weights of its kernels: see :class:`Sharing`."""
         if self.sharing is None:
             return self
-        shares, priors = self.sharing
-        pairs = zip(self.blocks, shares, strict=True)
-        blocks = tuple(block.shared(float(share), priors) for block, share in pairs)
+        shares = self.sharing.shares
+        pools = np.broadcast_to(self.sharing.priors, (len(shares), len(self.classes)))
+        parts = zip(self.blocks, shares, pools, strict=True)
+        blocks = tuple(block.shared(float(share), pool) for block, share, pool in parts)
         return replace(self, blocks=blocks, sharing=None)
 
     def log_likelihood(self, X: FloatArray, parallel_map: Mapper = serial_map) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,17 @@ class Sharing(NamedTuple):
     """What every class is given of the kernels of all, in decisions.
 
     shares : (R,), of each block
-    priors : (L,), by which the kernels of all classes are pooled
+    priors : (L,), by which the kernels of all classes are pooled; (R, L) where blocks of models
+        with different priors are multiplied
     """
 
     shares: FloatArray
     priors: FloatArray
+
+    def at(self, kept: Sequence[int]) -> Sharing:
+        """Of some blocks."""
+        priors = self.priors if self.priors.ndim == 1 else self.priors[list(kept)]
+        return Sharing(self.shares[list(kept)], priors)
 
     def apply(self, log_q: FloatArray) -> FloatArray:
         """log of (1 - e_r) q_rj + e_r sum_c p(c) q_rc, from log q (n, R, L)."""

@@ -10,6 +10,7 @@ from pskem.training._order import *
 from pskem.training._planning import *
 from pskem.training._progress import *
 from pskem.training._refining import *
+from pskem.training._resampling import *
 from pskem.training._settings import *
 from pskem.training._splitting import *
 from pskem.training._trials import *
