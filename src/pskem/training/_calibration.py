@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax, logsumexp
+from scipy.special import expit
 
 from pskem.model import Model
 from pskem.structures import FloatArray
@@ -28,6 +28,8 @@ __all__ = ["Calibration", "calibrate", "calibrated", "cross_entropy_of_shares"]
 #: Where the search for shares begins, and their range, as log odds.
 FIRST_SHARE = -4.0
 SHARES = (-14.0, 0.0)
+#: A likelihood that is not zero.
+TINY = float(np.finfo(np.float64).tiny)
 #: No block counts for less: where none tells anything, decisions still follow from them.
 SMALLEST_SLOPE = 1e-4
 
@@ -42,8 +44,8 @@ class Calibration(NamedTuple):
 
 def cross_entropy_of_shares(
     parameters: FloatArray,
-    log_q: FloatArray,
-    log_pool: FloatArray,
+    q: FloatArray,
+    pool: FloatArray,
     log_prior: FloatArray,
     targets: FloatArray,
     counted: FloatArray,
@@ -53,21 +55,23 @@ def cross_entropy_of_shares(
     Parameters
     ----------
     parameters : (2R + 1,): beta_r / T, the log odds of e_r, and 1 / T
-    log_q : (R, n, L), log likelihoods; log_pool : (R, n, 1), of all classes together
+    q : (R, n, L), likelihoods, relative to the largest; pool : (R, n, 1), of all classes together
     log_prior : (L,)
     targets : (n, L), rows sum to one; counted : (n,), how much each sample counts
     """
-    R = len(log_q)
+    R = len(q)
     slopes, odds, inverse = parameters[:R], parameters[R:-1], parameters[-1]
     share = expit(odds)[:, None, None]
-    mixed = np.logaddexp(np.log1p(-share) + log_q, np.log(share) + log_pool)
-    scores = np.tensordot(slopes, mixed, axes=1) + inverse * log_prior
-    log_p = log_softmax(scores, axis=1)
+    mixture = np.maximum(q + share * (pool - q), TINY)
+    mixed = np.log(mixture)
+    log_p = np.tensordot(slopes, mixed, axes=1) + inverse * log_prior
+    log_p -= log_p.max(axis=1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
     n = counted.sum()
     loss = -float(np.sum(counted[:, None] * targets * log_p, where=targets > 0.0)) / n
     excess = counted[:, None] * (np.exp(log_p) - targets) / n  # d loss / d scores
-    by_share = np.exp(log_pool - mixed) - np.exp(log_q - mixed)  # d mixed / d e
-    by_odds = (share * (1.0 - share) * by_share * excess).sum(axis=(1, 2)) * slopes
+    by_share = np.einsum("rnj,nj->r", (pool - q) / mixture, excess)  # d mixed / d e
+    by_odds = expit(odds) * expit(-odds) * by_share * slopes
     by_inverse = np.sum(excess * log_prior)
     gradient = np.concatenate([np.tensordot(mixed, excess, axes=2), by_odds, [by_inverse]])
     return loss, gradient
@@ -92,12 +96,12 @@ def calibrate(
     log_q, labels, counted, log_prior = heard_samples(log_q, labels, log_prior, weights)
     if not len(labels):
         return Calibration(np.ones(R), 1.0, np.zeros(R))
-    log_q = (log_q - log_q.max(axis=2, keepdims=True)).transpose(1, 0, 2)
-    log_pool = logsumexp(log_q + log_prior, axis=2, keepdims=True)
+    q = np.exp(log_q - log_q.max(axis=2, keepdims=True)).transpose(1, 0, 2)
+    pool = (q * np.exp(log_prior)).sum(axis=2, keepdims=True)
     targets = platt_targets(labels, log_prior, counted)
 
     def objective(a: FloatArray) -> tuple[float, FloatArray]:
-        loss, slope = cross_entropy_of_shares(a, log_q, log_pool, log_prior, targets, counted)
+        loss, slope = cross_entropy_of_shares(a, q, pool, log_prior, targets, counted)
         off = a[-1] - 1.0
         slope[-1] += PULL_TEMPERATURE * off
         return loss + 0.5 * PULL_TEMPERATURE * off * off, slope
