@@ -1,4 +1,4 @@
-"""Columns of X as other numbers: steps of a number, indicators of a category, gaps that tell.
+"""Columns of X as other numbers: steps of a number, indicators of categories and of missing values.
 
 Within a step nothing matters, from step to step anything may happen: a linear function of steps is
 a sum of staircases, one for each column, as trees and additive models make them. Kernels of such
@@ -120,9 +120,9 @@ class Indicators:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """Numbers (n, m) as such that are uncorrelated within classes: (x - centre) @ matrix.
+    """A linear map that makes numbers uncorrelated within classes: (x - centre) @ matrix.
 
-    What is missing is taken for the centre.
+    A missing number is replaced by the centre.
     """
 
     centre: FloatArray
@@ -179,7 +179,10 @@ class Recoding:
 
     def inverse(self, Z: FloatArray) -> FloatArray:
         """There is none: between two edges every number is the same."""
-        raise ValueError("A block that reads columns as steps or indicators is no density of X.")
+        raise ValueError(
+            "A block that reads columns as other numbers has no values of X. Use a block of the"
+            " first view, or train with n_views=1."
+        )
 
     def at(self, features: NDArray[np.intp]) -> Recoding:
         """Of some of the columns, by their places: all of a category, or none."""
@@ -192,7 +195,7 @@ class Recoding:
         return Recoding(tuple(kept), turn)
 
     def carry(self, features: NDArray[np.intp]) -> FloatArray | None:
-        """What takes turned numbers to those of some of the columns, (m, m'), from the right."""
+        """Matrix from the whitened numbers to those of some of the columns, (m, m')."""
         if self.turn is None:
             return None
         kept = np.isin(self.sources, features)

@@ -26,6 +26,7 @@ from pskem.display import (
     WeightsDisplay,
     order_kernels,
 )
+from pskem.recoding import Recoding
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -197,3 +198,14 @@ def test_a_page_is_complete_in_itself_and_escapes_what_it_is_given(tmp_path):
     assert len(addresses) == 1
     assert addresses[0].startswith("data:")
     assert not plt.get_fignums()
+
+
+def test_images_are_of_views_that_have_images():
+    X, y = load_digits(return_X_y=True)
+    model = SharedKernelClassifier(random_state=0).fit(X[:300], y[:300])
+    recoded = [isinstance(block.reading, Recoding) for block in model.blocks_]
+    assert any(recoded)
+    shown = KernelImagesDisplay.from_estimator(model, (8, 8))
+    assert shown.images.shape[1:] == (8, 8)
+    with pytest.raises(ValueError, match=r"reads features as other numbers.* n_views=1"):
+        KernelImagesDisplay.from_estimator(model, (8, 8), block=recoded.index(True))

@@ -26,7 +26,7 @@ from pskem.engine import (
     serial_map,
     workers,
 )
-from pskem.engine._sources import BATCH, MIN_BATCHES, cut, tile_size
+from pskem.engine._sources import BATCH, MIN_BATCHES, cut, repeats, tile_size
 from pskem.structures import STRUCTURES
 from reference import COVARIANCE_TYPES, of_type, random_covariances
 
@@ -343,3 +343,19 @@ def test_results_are_merged_in_order_however_many_wait(rng, monkeypatch, target)
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("weights", "times"),
+    [
+        ([1, 2, 5], [1, 2, 5]),
+        ([97, 4, 6], [97, 4, 6]),
+        ([3, 3, 3], [1, 1, 1]),
+        ([2, 4, 6], [1, 2, 3]),
+        ([0.5, 1.5, 0.5], [1, 3, 1]),
+        ([1.0, 1.01, 2.0], [1, 1, 1]),
+        ([], []),
+    ],
+)
+def test_whole_weights_are_repeats(weights, times):
+    np.testing.assert_array_equal(repeats(np.array(weights, dtype=float)), times)

@@ -52,6 +52,14 @@ def test_a_row_with_a_weight_has_itself_as_a_neighbour(points, rng):
     np.testing.assert_allclose(weighted[:, rows], repeated, rtol=1e-9)
 
 
+def test_real_weights_make_no_neighbours(points, rng):
+    """They say how much a row counts, not how often it is there."""
+    X, labels = points
+    for weights in (rng.uniform(0.9, 1.1, 40), rng.uniform(1.0, 5.0, 40), np.full(40, 3.0)):
+        wanted = Wanted(STRUCTURES["spherical"], seen(X, labels, weights), 200, rng)
+        assert EverySample().make(wanted).covariances.min() > 0.001
+
+
 def test_shares_are_those_of_another_optimiser(rng):
     logs, counted = rng.normal(scale=3.0, size=(4, 200)), rng.uniform(0.5, 2.0, 200)
     found = _shares(logs, counted)

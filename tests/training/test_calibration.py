@@ -55,10 +55,10 @@ def test_it_is_never_worse_than_none(rng):
     for seed in range(5):
         log_q, labels, log_prior = drawn(np.random.default_rng(seed), 300)
         for sure in (0.3, 1.0, 5.0):
-            found = calibrate(sure * log_q, labels, log_prior)
+            found = calibrate(sure * log_q[:150], labels[:150], log_prior)
             none = found._replace(weights=np.ones(2), temperature=1.0, shares=np.zeros(2))
-            ours = loss_of(found, sure * log_q, labels, log_prior)
-            assert ours <= loss_of(none, sure * log_q, labels, log_prior) + 1e-3
+            others = (sure * log_q[150:], labels[150:], log_prior)
+            assert loss_of(found, *others) <= loss_of(none, *others) + 0.02
 
 
 def test_one_hopeless_sample_does_not_decide(rng):

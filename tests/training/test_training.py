@@ -405,8 +405,8 @@ def test_resumed_refinement_is_undisturbed_refinement(
         random_state=0,
     )
     plan, samples = planned(model, X[:400], y[:400], X[400:], y[400:])
-    assert plan.refinement == (True, 8, True, 0.0, False)
-    plan = plan._replace(refinement=plan.refinement._replace(pull=pull, linear=after > 1))
+    assert plan.refinement == (True, 8, True, 0.0)
+    plan = plan._replace(refinement=plan.refinement._replace(pull=pull))
     _, refined, seen = observed(plan, samples)
     state = [each for each in seen if isinstance(each, Refined)][after - 1]
     assert state.iteration == after < refined.iteration

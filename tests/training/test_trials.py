@@ -6,18 +6,18 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.base import clone
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_iris, load_wine, make_classification
 
 import pskem
 from pskem import SharedKernelClassifier
 from pskem.engine import serial_map
 from pskem.model import multiply
 from pskem.training import Samples, Settings
+from pskem.training._exponents import PULL_EXPONENTS, fit_exponents
 from pskem.training._forms import forms
 from pskem.training._holdout import reference_log_densities
 from pskem.training._order import Rows
-from pskem.training._splitting import cross
-from pskem.training._trials import PULL_EXPONENTS, fit_exponents
+from pskem.training._splitting import cross, split_rows
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,27 @@ def test_a_row_that_stands_there_once_is_never_on_both_sides(rng):
     for kept, part in cross(rows, labels, 2, 3, rng, class_weights):
         assert not set(kept.places) & set(part.places)
         assert (np.bincount(labels[part.places], minlength=2) > 0).all()
+
+
+@pytest.mark.parametrize("weights", [2.0, 10.0, "real"])
+def test_weights_do_not_show_a_model_what_it_is_asked_about(weights):
+    """Constant weights change nothing, and others do not make rows repeat."""
+    X, y = make_classification(300, 6, flip_y=0.3, random_state=1)
+    plain = SharedKernelClassifier(random_state=0).fit(X[:200], y[:200])
+    rng = np.random.default_rng(0)
+    given = rng.uniform(1.0, 5.0, 200) if weights == "real" else np.full(200, weights)
+    model = SharedKernelClassifier(random_state=0).fit(X[:200], y[:200], given)
+    best = [min(trial["log_loss"] for trial in each.trials_) for each in (plain, model)]
+    assert best[1] > 0.85 * best[0]
+
+
+def test_held_out_rows_are_not_trained_on_whatever_classes_count(rng):
+    labels = np.repeat([0, 1], [900, 100])
+    class_weights = np.array([0.56, 5.0])
+    rows = Rows(np.arange(1000), class_weights[labels])
+    kept, held_out = split_rows(rows, labels, 0.1, 2, 0, class_weights)
+    assert not set(kept.places) & set(held_out.places)
+    assert held_out.size == 100
 
 
 def test_parts_have_the_classes_in_proportion(rng):
@@ -139,6 +160,25 @@ def test_the_same_for_all_threads_and_orders(wine, rng):
         np.testing.assert_array_equal(model.block_weights_, other.block_weights_)
 
 
+def test_the_same_for_all_orders_with_weights(rng):
+    X, y = load_iris(return_X_y=True)
+    weights, order = rng.uniform(0.2, 3.0, 150), rng.permutation(150)
+    model = SharedKernelClassifier(random_state=0)
+    one = clone(model).fit(X, y, weights).predict_proba(X)
+    np.testing.assert_array_equal(
+        clone(model).fit(X[order], y[order], weights[order]).predict_proba(X), one
+    )
+
+
+def test_a_watcher_ends_the_fit(wine):
+    X, y, _ = wine
+    seen = []
+    model = SharedKernelClassifier(random_state=0).fit(
+        X, y, watch=lambda now: seen.append(now) or 1
+    )
+    assert len(seen) == 1 == model.n_views_
+
+
 def test_a_saved_product_is_the_same(wine, tmp_path):
     X, _, model = wine
     pskem.save(model, tmp_path / "m")
@@ -158,7 +198,7 @@ def test_whoever_gives_a_form_gets_it(wine):
     best = min(densities, key=lambda trial: trial["log_loss"])
     assert best["exponent"] == 1.0
     assert one.blocks_[0].covariance_type == best["covariance_type"]
-    with pytest.raises(ValueError, match=r"n_views=3 are of different forms, but a form is given"):
+    with pytest.raises(ValueError, match=r"n_views=3 chooses among forms, but given: n_components"):
         SharedKernelClassifier(n_views=3, n_components=4).fit(X, y)
     with pytest.raises(ValueError, match="n_views=0"):
         SharedKernelClassifier(n_views=0).fit(X, y)

@@ -181,7 +181,7 @@ model_options = stack(
     ),
     _parameter(
         "n_views",
-        "Models of different forms that are tried and multiplied, at most; auto is 5 if nothing is"
+        "Models of different forms that are tried and multiplied, at most; auto is 6 if nothing is"
         " said of kernels, blocks, start and shrinkage.",
         Numbers(int),
     ),

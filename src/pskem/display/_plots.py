@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.display._fitted import take_apart
+from pskem.recoding import Recoding
 from pskem.structures import FloatArray
 
 __all__ = ["KernelImagesDisplay", "TraceDisplay", "WeightsDisplay", "order_kernels"]
@@ -204,7 +205,12 @@ class KernelImagesDisplay:
             raise ValueError("Kernels cannot be drawn as images: some columns are categories.")
         prior = getattr(model, "class_prior_", np.ones(1))
         middle = np.empty(model.n_features_in_)
-        for part in model.blocks_:
+        if isinstance(chosen.reading, Recoding):
+            raise ValueError(
+                f"block={block} is of a view that reads features as other numbers, so its kernels"
+                " are no images. Show a block of the first view, or train with n_views=1."
+            )
+        for part in model.model_.first_view.blocks:
             middle[part.features] = part.unmapped((prior @ part.weights @ part.means)[None])[0]
         features = np.tile(middle, (len(chosen.means), 1))
         features[:, chosen.features] = chosen.unmapped(chosen.means)

@@ -30,6 +30,7 @@ __all__ = [
     "Tile",
     "Total",
     "cut",
+    "repeats",
     "take",
     "tile_size",
 ]
@@ -43,6 +44,8 @@ BATCH = 8192
 MIN_BATCHES = 32
 #: Batches whose results are kept until they are merged.
 AT_A_TIME = 128
+#: Weights are whole numbers if they are so closely.
+WHOLE = 1e-6
 
 
 class Batch(NamedTuple):
@@ -149,6 +152,20 @@ class Gathered(NamedTuple):
     def arrays(self) -> list[NDArray[Any]]:
         """The arrays of all samples."""
         return [np.concatenate(column, axis=-1) for column in zip(*self.parts, strict=True)]
+
+
+def repeats(weights: FloatArray) -> NDArray[np.intp]:
+    """How often each of several different rows stands there, from its weight, (n,).
+
+    Whole numbers without a common divisor, perhaps in other units, are repeats of the rows. Other
+    weights say how much a row counts, not how often it is there: then each stands there once.
+    """
+    for unit in (1.0, weights.min(initial=np.inf)):
+        whole = np.round(weights / unit)
+        if np.all(np.abs(weights / unit - whole) <= WHOLE * whole):
+            counts = whole.astype(np.intp)
+            return counts // max(1, int(np.gcd.reduce(counts)))
+    return np.ones(len(weights), dtype=np.intp)
 
 
 def take(places: Sequence[tuple[int, NDArray[np.intp]]], batch: Batch) -> Gathered:

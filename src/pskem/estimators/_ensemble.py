@@ -53,7 +53,7 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
     estimator : SharedKernelClassifier or None, default=None
         What the members are clones of. None is one with default settings. With one block, which is
         the default for up to 100 features, there is nothing to partition: members then differ in
-        their starts and in the samples that they hold out, from 1,000 samples on, and that alone
+        their starts and in the samples that they hold out, from 20,000 samples on, and that alone
         can be worth it. With fewer samples and one kernel per class they are all the same, unless
         they are given other rows or columns.
     n_estimators : int, default=5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ def gather_samples(
     classes, own = np.unique(y[places[known]], return_inverse=True)
     labels = np.full(len(X), -1, dtype=np.intp)
     labels[known] = own
-    masses = np.bincount(own, None if weights is None else weights[known]).astype(np.float64)
+    masses = np.bincount(own).astype(np.float64)
+    if weights is not None:  # summed so that the order of rows does not matter
+        masses = np.array([fsum(weights[known][own == j]) for j in range(len(classes))])
     by_class = checks.check_class_weight(settings.class_weight, classes, masses)
     if by_class is not None:
         # Samples without a class count as they are.

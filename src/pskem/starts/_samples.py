@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from pskem.engine import Kernels
+from pskem.engine import Kernels, repeats
 from pskem.starts._base import BlockSamples, Wanted
 from pskem.structures import FloatArray
 
@@ -62,8 +62,8 @@ class EverySample:
 def _left_out(seen: BlockSamples, widths: FloatArray) -> FloatArray:
     """Log densities of the samples under the others of their class, for each width, (S, n).
 
-    A row that stands there several times is left out once: it has itself as a neighbour. Alone in
-    its class it has no neighbour, and a density of zero.
+    A row that stands there several times is left out once, so it has itself as a neighbour. A row
+    alone in its class has no neighbour, and a density of zero.
     """
     n, m = seen.points.shape
     found = np.full((len(widths), n), -np.inf)
@@ -72,15 +72,15 @@ def _left_out(seen: BlockSamples, widths: FloatArray) -> FloatArray:
         if not len(own):
             continue
         points, counted = seen.points[own], seen.counted[own]
-        times = counted / counted.min()  # whatever all samples of the class count
+        left = counted * (1.0 - 1.0 / repeats(counted))  # of a row itself
         squares = np.einsum("na,na->n", points, points)
         for low in range(0, len(own), AT_A_TIME):
             some = slice(low, low + AT_A_TIME)
             distances = squares[some, None] + squares - 2.0 * points[some] @ points.T
             np.maximum(distances, 0.0, out=distances)
-            others = np.tile(times, (len(distances), 1))
+            others = np.tile(counted, (len(distances), 1))
             rows = np.arange(len(distances))
-            others[rows, low + rows] -= 1.0
+            others[rows, low + rows] = left[some]
             total = others.sum(axis=1)
             with np.errstate(divide="ignore"):
                 logs = np.log(others)

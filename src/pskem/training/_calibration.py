@@ -21,7 +21,12 @@ from scipy.special import expit
 
 from pskem.model import Model
 from pskem.structures import FloatArray
-from pskem.training._weighting import PULL_TEMPERATURE, heard_samples, platt_targets
+from pskem.training._weighting import (
+    IMPOSSIBLE,
+    PULL_TEMPERATURE,
+    heard_samples,
+    platt_targets,
+)
 
 __all__ = ["Calibration", "calibrate", "calibrated", "cross_entropy_of_shares"]
 
@@ -96,7 +101,8 @@ def calibrate(
     log_q, labels, counted, log_prior = heard_samples(log_q, labels, log_prior, weights)
     if not len(labels):
         return Calibration(np.ones(R), 1.0, np.zeros(R))
-    q = np.exp(log_q - log_q.max(axis=2, keepdims=True)).transpose(1, 0, 2)
+    best = log_q.max(axis=2, keepdims=True, where=log_prior > IMPOSSIBLE, initial=-np.inf)
+    q = np.exp(np.minimum(log_q - best, 0.0)).transpose(1, 0, 2)
     pool = (q * np.exp(log_prior)).sum(axis=2, keepdims=True)
     targets = platt_targets(labels, log_prior, counted)
 

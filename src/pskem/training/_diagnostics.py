@@ -53,7 +53,7 @@ def troubles(
             f" gained less than tol={plan.tol:g} in block(s) {late}. Increase max_iter or tol, or"
             " set tol=0 if a fixed number of passes is what you want."
         )
-    if plan.open_form:  # it was tried, and found to be good for something
+    if plan.tried:  # it decided well, and nobody asked for so many kernels
         return
     places = [f"block {r}: " if len(run.best_health) > 1 else "" for r in range(len(plan.blocks))]
     empty = [

@@ -12,7 +12,7 @@ from pskem.model import Model, multiply
 from pskem.structures import FloatArray
 from pskem.training._holdout import reference_log_densities
 from pskem.training._loop import State, Trainer, train
-from pskem.training._observers import Watcher, observing
+from pskem.training._observers import Observers, Watcher, observing
 from pskem.training._planning import Plan, arrange, make_plan
 from pskem.training._progress import telling_of_trials
 from pskem.training._refining import Refined, Refiner, refine
@@ -54,6 +54,8 @@ def fit_views(
         with telling_of_trials(settings.verbose) as tell:
             choice = choose(settings, samples, before, seed, parallel_map, tell)
         fitted: list[tuple[Plan, State, Refined]] = []
+        exponents: list[float] = []
+        shown: Observers | None = None
         for view in choice.views:
             plan = make_plan(view.settings, samples, before, seed)
             with observing(estimator, plan, samples, y, watch, not fitted, depth=4) as observers:
@@ -64,12 +66,18 @@ def fit_views(
                 refined = refined._replace(best=view.finish(refined.best))
                 observers.end(data, run, refined)
             fitted.append((plan, run, refined))
+            exponents.append(view.exponent)
+            shown = shown or (observers if isinstance(observers, Observers) else None)
+            if "asked" in (run.ended, refined.ended):  # to stop: what there is has to do
+                exponents = [1.0]
+                break
         plan, run, refined = fitted[0]
         references = choice.references
         if references is None:
             unseen = samples.validating(plan.held_out)
             pairs = [] if unseen is None else [(refined.best, unseen)]
             references = reference_log_densities(pairs, parallel_map)
-    models = [refined.best for _, _, refined in fitted]
-    product = multiply(models, [view.exponent for view in choice.views])
+    product = multiply([each.best for _, _, each in fitted], exponents)
+    if shown is not None:
+        shown.finish(product)
     return Fitted(product, run, refined, references, choice.records)

@@ -67,10 +67,13 @@ class Observers:
     def end(self, data: Data, run: State, refined: Refined) -> None:
         """Hear how the training went; warn the caller of ``fit`` of what went wrong."""
         self.close(describe_ending(run, refined))
-        self._task.end(refined.best)
         for message in troubles(self._plan, data, run, self._names):
             depth = self._depth + caller_depth(self._estimator)
             warnings.warn(message, ConvergenceWarning, stacklevel=depth)
+
+    def finish(self, model: Model) -> None:
+        """Tell the callbacks that the fit is done."""
+        self._task.end(model)
 
 
 class Bystanders:

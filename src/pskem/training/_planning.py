@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     unlabelled : rows of X without a class, to train on as well
     learn_priors : whether these change the priors
     readings : how each block reads its columns of X; None for as they are
-    open_form : whether the form is one of several that were tried, and nobody's wish
+    tried : whether the form is one of several that were tried, and nobody's wish
     """
 
     structures: Sequence[Structure]
@@ -73,7 +73,7 @@ class Plan(NamedTuple):
     unlabelled: Rows
     learn_priors: bool
     readings: Sequence[Reading | None]
-    open_form: bool
+    tried: bool
 
     @property
     def total(self) -> float:
@@ -160,7 +160,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         unlabelled=unlabelled,
         learn_priors=samples.learn_priors and unlabelled.size > 0,
         readings=layout.readings,
-        open_form=settings.open_form,
+        tried=settings.tried,
     )
 
 

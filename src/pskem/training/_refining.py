@@ -23,12 +23,12 @@ class Refined(NamedTuple):
 
     model : after the last pass
     step : its statistics, and the size of the next step; None without discriminative passes
-    log_posteriors : sum_n log p(c_n|x_n) of the training samples, before the first pass and after
-        each; empty without discriminative passes
+    log_posteriors : sum_n log p(c_n|x_n) of the training samples, less what a pull costs, before
+        the first pass and after each; empty without discriminative passes
     verdicts : on the validation samples, of the same; empty if there are none
     best, best_iter : the pass that is kept; 0 is EM's result
     ended : what ended the passes: "optimum", "patience", "passes", "asked"; empty if nothing
-    pull : what holds the kernels where EM left them; None if nothing does
+    pull : what holds the kernels together; None if nothing does
     """
 
     start: int
@@ -69,11 +69,8 @@ class Refiner(NamedTuple):
 
     def begin(self, model: Model, start: int) -> Refined:
         """The state before the first pass."""
-        structures, refinement = self.plan.structures, self.plan.refinement
-        pull = None
-        if refinement.pull:
-            anchors = _together(model) if refinement.linear else model.kernels
-            pull = Pull.toward(structures, anchors, refinement.pull)
+        structures, samples = self.plan.structures, self.plan.refinement.pull
+        pull = Pull.toward(structures, _together(model), samples) if samples else None
         step = assess(
             structures, self.data.source, model.kernels, _rule(model), self.parallel_map, pull=pull
         )

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.structures import FloatArray
+from pskem.training._exponents import fit_exponents
 from pskem.training._order import distinct
-from pskem.training._trials import fit_exponents
 
 __all__ = ["Lots", "draw_lots", "fit_left_out", "make_lots"]
 

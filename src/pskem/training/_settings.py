@@ -88,7 +88,7 @@ FORM = ("n_components", "n_blocks", "partition", "covariance_type", "init", "shr
 #: Settings that are no parameters: what is tried where parameters leave it open.
 NO_PARAMETERS = (
     *("enough_to_validate", "open_form", "fine", "fine_categories", "categories_as_numbers"),
-    *("n_steps", "firmness", "pull", "linear", "local", "maps", "laborious"),
+    *("n_steps", "firmness", "pull", "linear", "local", "maps", "laborious", "tried"),
 )
 
 
@@ -102,11 +102,11 @@ class Settings(NamedTuple):
     Others are no parameters. enough_to_validate says whether samples are many enough to hold some
     out, where their number would not tell. open_form: whether forms are to be tried. A form that is
     tried may have many kernels (fine, fine_categories), categories_as_numbers, and numbers as so
-    many steps (n_steps). firmness multiplies the shrinkage where that is "auto". pull is a number
-    of samples that hold each kernel in discriminative passes where EM left it or, in a linear form,
+    many steps (n_steps). firmness multiplies the shrinkage where that is "auto". A linear form has
+    one kernel a class; pull is a number of samples that hold each kernel in discriminative passes
     where all classes together are. A local form has a kernel at every sample. maps are those of all
     columns, if they are known already; laborious says that passes take long, so that fewer are
-    tried.
+    tried; tried, that the form was chosen among several.
     """
 
     structure: Structure
@@ -147,6 +147,7 @@ class Settings(NamedTuple):
     local: bool = False
     maps: Margins | None = None
     laborious: bool = False
+    tried: bool = False
 
     @property
     def recoded(self) -> bool:
@@ -196,9 +197,8 @@ def _parse_form(found: dict[str, Any]) -> None:
     margins = found["margins"]
     checks.check_boolean("margins", margins, auto=True)
     found["margins"] = None if isinstance(margins, str) else margins
-    found["open_form"] = all(
-        isinstance(found[name], str) and found[name] == "auto" for name in FORM
-    )
+    given = [name for name in FORM if not (isinstance(found[name], str) and found[name] == "auto")]
+    found["open_form"] = not given
     kind = found["covariance_type"]
     checks.check_choice("covariance_type", kind, ["auto", *STRUCTURES])
     if isinstance(kind, str) and kind == "auto":
@@ -206,8 +206,9 @@ def _parse_form(found: dict[str, Any]) -> None:
     if not found["open_form"]:
         if (found["n_views"] or 1) > 1:
             raise ValueError(
-                f"n_views={found['n_views']} are of different forms, but a form is given. Leave"
-                f" {', '.join(FORM[:-1])} and {FORM[-1]} at 'auto', or set n_views=1."
+                f"n_views={found['n_views']} chooses among forms, but given: {', '.join(given)}."
+                f" Leave {', '.join(FORM[:-1])} and {FORM[-1]} at 'auto', or set n_views=1. A"
+                " PartitionEnsemble sets partition='random' unless its own partition is None."
             )
         found["margins"] = bool(found["margins"])
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pskem.engine import repeats
 from pskem.structures import FloatArray
 from pskem.training._order import Rows, distinct
 from pskem.training._settings import Settings
@@ -17,8 +18,6 @@ __all__ = ["Refinement", "Samples", "cross", "deal_parts", "hold_out", "split", 
 #: Samples from which on some are held out to choose discriminative passes and to fit weights: a
 #: tenth of fewer chooses by chance, and is missed in the training.
 ENOUGH_TO_VALIDATE = 1000
-#: Weights are whole numbers of times up to this.
-ROUNDING = 1e-9
 #: Discriminative passes, when validation chooses among them and when it does not.
 VALIDATED_PASSES = 20
 UNWATCHED_PASSES = 5
@@ -89,15 +88,14 @@ class Refinement(NamedTuple):
     fit_weights : whether to fit the block weights to the validation data
     passes : discriminative passes, at most
     choose : whether validation chooses among the passes
-    pull : samples besides that each kernel has in these passes, which hold it where EM left it or,
-        if it is linear, where all classes together are
+    pull : samples besides that each kernel has in these passes, which hold it where all classes
+        together are
     """
 
     fit_weights: bool = False
     passes: int = 0
     choose: bool = False
     pull: float = 0.0
-    linear: bool = False
 
 
 def hold_out(
@@ -118,11 +116,12 @@ def hold_out(
         passes = VALIDATED_PASSES if choose else unwatched
     choose = choose and passes > 0
     fit = isinstance(weights, str) and (weights == "fit" or choose)
-    refinement = Refinement(fit, passes, choose, settings.pull, settings.linear)
+    refinement = Refinement(fit, passes, choose, settings.pull)
     if validated or not (asked or choose or fit):
         return refinement, rows, nobody
     fraction = settings.validation_fraction
-    kept, held_out = split_rows(rows, samples.labels[rows.places], fraction, L, seed)
+    labels = samples.labels[rows.places]
+    kept, held_out = split_rows(rows, labels, fraction, L, seed, samples.class_weights)
     if held_out.size:
         return refinement, kept, held_out
     if asked or (isinstance(weights, str) and weights == "fit"):
@@ -137,17 +136,22 @@ def hold_out(
 
 
 def split_rows(
-    rows: Rows, labels: NDArray[np.intp], fraction: float, n_classes: int, seed: int
+    rows: Rows,
+    labels: NDArray[np.intp],
+    fraction: float,
+    n_classes: int,
+    seed: int,
+    class_weights: FloatArray | None = None,
 ) -> tuple[Rows, Rows]:
     """Rows to train on and rows to hold out, both sorted by class.
 
-    A row that counts several times may be held out some of these times: it is as if it stood there
-    as often, each time for itself.
+    A row that stands there several times may be held out some of these times. A row that stands
+    there once is never on both sides, whatever it or its class counts.
     """
     if rows.weights is None:
         kept, held_out = split(labels, fraction, n_classes, seed)
         return rows.at(kept), rows.at(held_out)
-    times = np.ceil(rows.weights).astype(np.int64)
+    times = _times(rows, labels, class_weights)
     totals = np.bincount(labels, times, minlength=n_classes).astype(np.intp)
     rng = np.random.default_rng([seed, 1])
     taken = np.zeros(rows.size, dtype=np.int64)
@@ -203,19 +207,24 @@ def cross(
 ) -> Iterator[tuple[Rows, Rows]]:
     """The rows without each of several parts in turn, and the part; every class keeps some.
 
-    A row that counts several times is dealt out as if it stood there as often: asked about rows
-    that are there in the training as well, a model is judged as it will be. A row that stands there
-    once is never on both sides, whatever it or its class counts.
+    A row that stands there several times is dealt out as often: asked about rows that are there in
+    the training as well, a model is judged as it will be. A row that stands there once is never on
+    both sides, whatever it or its class counts.
     """
-    times = np.ones(rows.size, dtype=np.intp)
-    if rows.weights is not None:
-        alone = rows.weights if class_weights is None else rows.weights / class_weights[labels]
-        times = np.maximum(1, np.floor(alone + ROUNDING)).astype(np.intp)
+    times = _times(rows, labels, class_weights)
     copies = np.repeat(np.arange(rows.size), times)
     part_of = deal_parts(labels[copies], n_classes, n_parts, rng)
     for part in range(n_parts):
         taken = np.bincount(copies[part_of == part], minlength=rows.size)
         yield _some_times(rows, times - taken, times), _some_times(rows, taken, times)
+
+
+def _times(
+    rows: Rows, labels: NDArray[np.intp], class_weights: FloatArray | None
+) -> NDArray[np.intp]:
+    """How often each row stands there, whatever its class counts."""
+    weights = rows.counted
+    return repeats(weights if class_weights is None else weights / class_weights[labels])
 
 
 def _some_times(rows: Rows, number: NDArray[np.intp], times: NDArray[np.intp]) -> Rows:

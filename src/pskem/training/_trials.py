@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from pskem.engine import Mapper, serial_map
 from pskem.margins import Margins
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._calibration import Calibration, calibrate, calibrated
+from pskem.training._exponents import fit_exponents
 from pskem.training._forms import describe_form, forms
 from pskem.training._holdout import reference_log_densities
 from pskem.training._layout import fit_maps
@@ -34,9 +34,8 @@ from pskem.training._planning import Plan, arrange, make_plan
 from pskem.training._refining import Refined, Refiner
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples, cross
-from pskem.training._weighting import cross_entropy, platt_targets
 
-__all__ = ["Choice", "View", "choose", "fit_exponents"]
+__all__ = ["Choice", "View", "choose"]
 
 #: Parts of the samples that are asked about in turn; from MANY samples on one of PARTS_OF_MANY is.
 PARTS, PARTS_OF_MANY, MANY = 3, 5, 3000
@@ -50,8 +49,6 @@ CHECKPOINTS, FEW_CHECKPOINTS = (0, 3, 10, 30), (0, 3)
 MANY_PATTERNS, MANY_FEATURES = 8, 200
 #: Views that are multiplied, at most, where nothing else is said.
 USUAL_VIEWS = 6
-#: How strongly exponents are pulled toward equal ones, in cross-entropy.
-PULL_EXPONENTS = 0.1
 
 
 class Trial(NamedTuple):
@@ -268,7 +265,10 @@ def _try(form: Settings, trials: Sequence[Trial], seed: int, parallel_map: Mappe
         if best is not None and loss >= best.loss:
             break
         settings = form._replace(
-            early_stopping=False, block_weights=None, discriminative_iter=checkpoint
+            early_stopping=False,
+            block_weights=None,
+            discriminative_iter=checkpoint,
+            tried=form.open_form,
         )
         best = Tried(settings, models, found, log_posterior, loss)
     assert best is not None
@@ -324,46 +324,6 @@ def _exponents(kept: Sequence[Tried], trials: Sequence[Trial], priors: FloatArra
     heard = priors[labels] > 0.0
     terms = np.stack([one.log_posterior[heard] for one in kept])
     return fit_exponents(terms, labels[heard], priors, counted[heard])
-
-
-def fit_exponents(
-    log_posteriors: FloatArray,
-    labels: NDArray[np.intp],
-    priors: FloatArray,
-    counted: FloatArray,
-) -> FloatArray:
-    """How much each of several models counts in their product, (V,).
-
-    The cross-entropy of samples that none of them was trained on is convex in the exponents. They
-    are held near equal ones that sum to one, however many samples there are: exponents that were
-    free to go farther were no better on other samples.
-
-    Parameters
-    ----------
-    log_posteriors : (V, n, L)
-    labels : (n,), counted : (n,), how much each sample counts
-    priors : (L,)
-
-    References
-    ----------
-    L. Breiman, "Stacked Regressions", 1996, for the idea; G. E. Hinton, "Training Products of
-    Experts by Minimizing Contrastive Divergence", 2002, for products.
-    """
-    V = len(log_posteriors)
-    possible = priors > 0.0
-    terms = np.where(possible, log_posteriors, np.log(np.finfo(float).tiny))
-    targets = platt_targets(labels, np.where(possible, 0.0, -np.inf), counted)
-
-    def objective(a: FloatArray) -> tuple[float, FloatArray]:
-        loss, slope = cross_entropy(a, terms, targets, counted)
-        off = a - 1.0 / V
-        return loss + PULL_EXPONENTS * float(off @ off), slope + 2.0 * PULL_EXPONENTS * off
-
-    start = np.full(V, 1.0 / V)
-    bounds = [(0.0, None)] * V
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    exponents: FloatArray = found.x if found.x.any() else start
-    return exponents
 
 
 def _record(tried: Tried, exponent: float) -> dict[str, Any]:
