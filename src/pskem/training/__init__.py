@@ -1,6 +1,7 @@
 """Training: from settings and samples to a model."""
 
 from pskem.training._callbacks import *
+from pskem.training._exponents import *
 from pskem.training._fitting import *
 from pskem.training._holdout import *
 from pskem.training._layout import *

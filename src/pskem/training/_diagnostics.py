@@ -34,7 +34,7 @@ def describe_ending(run: State, refined: Refined) -> str:
     passes = run.iteration
     how = {"converged": "converged", "passes": "done"}.get(run.ended, "stopped")
     kept = f", pass {run.best_iter} kept" if run.best_iter != passes else ""
-    text = f"{how} after {passes} pass{'es' if passes > 1 else ''}{kept}"
+    text = f"{how} after {passes} pass{'es' if passes != 1 else ''}{kept}"
     if refined.iteration:
         text += f"; {refined.iteration} discriminative"
         if refined.best_iter != refined.iteration:

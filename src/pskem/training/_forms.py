@@ -15,6 +15,8 @@ __all__ = ["describe_form", "forms"]
 MOST_FOR_FULL = 50
 #: Steps of a number, and of all numbers together, at most.
 MOST_STEPS, MOST_STEPS_OF_ALL = 12, 150
+#: Values of all categories, at most, that are taken as numbers.
+MOST_VALUES = 200
 #: Columns and samples, at most, of a form with a kernel at every sample.
 MOST_FOR_LOCAL, MOST_SAMPLES_FOR_LOCAL = 150, 5000
 #: Samples that hold kernels of the linear form together, how much more it is shrunk, and its
@@ -26,9 +28,9 @@ def forms(settings: Settings, samples: Samples) -> list[Settings]:
     """Settings of the models that are tried, the plainest first.
 
     Full and tied covariances, features as they are and mapped, variances alone, and many kernels;
-    categories with many kernels too, and as numbers, where they may depend on the others; and a
-    linear form of steps. Settled on 32 public tables, all of them together: what one form lacks,
-    others have, so that their product is better than any one of them.
+    categories with many kernels too, and as numbers, where they may depend on the others; a linear
+    form of steps, and a local one. Settled on 32 public tables, all of them together: what one form
+    lacks, others have, so that their product is better than any one of them.
     """
     if not settings.open_form:
         return [settings]
@@ -36,6 +38,7 @@ def forms(settings: Settings, samples: Samples) -> list[Settings]:
     plain = settings._replace(structure=full, margins=False)
     mapped = plain._replace(margins=samples.n_numbers > 0)
     numbers = mapped._replace(categories_as_numbers=bool(samples.levels))
+    few_values = sum(samples.levels) <= MOST_VALUES
     found: list[Settings] = [plain]
     if samples.n_numbers:
         found += [
@@ -46,14 +49,16 @@ def forms(settings: Settings, samples: Samples) -> list[Settings]:
         if not settings.laborious:
             found.append(mapped._replace(fine=True))
     if samples.levels:
-        found += [mapped._replace(fine_categories=True), numbers._replace(structure=tied)]
-    if not settings.laborious:
+        found.append(mapped._replace(fine_categories=True))
+        if few_values:
+            found.append(numbers._replace(structure=tied))
+    if not settings.laborious and few_values:
         if samples.levels and samples.X.shape[1] <= MOST_FOR_FULL:
             found.append(numbers)
         found.append(numbers._replace(structure=tied, fine=True))
     if settings.margins is not None and samples.n_numbers:
         found = [form for form in found if form.margins is settings.margins]
-    if settings.discriminative_iter != 0:
+    if settings.discriminative_iter != 0 and few_values:
         found.append(_linear(plain, samples))
     if samples.X.shape[1] <= MOST_FOR_LOCAL and len(samples.X) <= MOST_SAMPLES_FOR_LOCAL:
         margins = numbers.margins if settings.margins is None else settings.margins
