@@ -133,11 +133,12 @@ def discriminative_pass(
     rule: DecisionRule,
     parallel_map: Mapper,
     pull: Pull | None = None,
+    growing: bool = True,
 ) -> Step | None:
     """Kernels under which F, less the penalty, is higher, or None if none are found.
 
-    If F falls, the step is taken back and D doubled; if it rises, the next pass begins with a
-    smaller D. Blocks without weight stay as they are.
+    If F falls, the step is taken back and D doubled. If it rises and steps are growing, the next
+    pass begins with a smaller D. Blocks without weight stay as they are.
     """
     if not step.criterion < 0.0:
         return None
@@ -152,7 +153,7 @@ def discriminative_pass(
         kernels = [new if beta > 0.0 else old for beta, new, old in pairs]
         proposal = assess(structures, source, kernels, rule, parallel_map, size, pull)
         if proposal.criterion > step.criterion:
-            return proposal._replace(size=max(NEXT_STEP * size, LAST_STEP))
+            return proposal._replace(size=max(NEXT_STEP * size, LAST_STEP) if growing else size)
         size *= 2.0
     return None
 
