@@ -37,6 +37,12 @@ def rng():
 
 
 @pytest.fixture
+def threaded(monkeypatch):
+    """Threads also where samples are so few that a fit would do without."""
+    monkeypatch.setattr("pskem.training._fitting.FEW_CELLS", 0)
+
+
+@pytest.fixture
 def labelled(rng):
     """600 samples of 3 classes with 5 correlated features at different scales, not centred."""
     y = rng.integers(3, size=600)

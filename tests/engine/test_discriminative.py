@@ -414,6 +414,7 @@ def classifier(**settings):
     return SharedKernelClassifier(**(defaults | plain | settings))
 
 
+@pytest.mark.usefixtures("threaded")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_same_bits_for_any_number_of_threads(rng, dtype):
     X, y = crossed(rng, 5000, dtype)

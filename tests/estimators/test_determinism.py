@@ -36,6 +36,7 @@ def assert_same_bits(one, two):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.usefixtures("threaded")
 @pytest.mark.parametrize("init", [SEEDS, REFINED], ids=["k-means++", "kmeans"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
@@ -258,6 +259,7 @@ def test_work_is_done_at_the_same_time():
         parallel_map(lambda task: barrier.wait(timeout=30), range(4))
 
 
+@pytest.mark.usefixtures("threaded")
 def test_a_fit_with_one_block_works_in_several_threads(large, monkeypatch):
     X, y = large
     names = set()

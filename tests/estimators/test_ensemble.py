@@ -98,6 +98,7 @@ def test_an_explicit_partition_may_have_names(labelled):
     assert not hasattr(ensemble, "feature_names_in_")
 
 
+@pytest.mark.usefixtures("threaded")
 def test_a_seed_decides_whatever_the_threads(labelled):
     X, y = labelled
     answers = [

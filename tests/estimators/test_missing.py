@@ -141,6 +141,7 @@ def test_everything_after_em_copes(rng, covariance_type):
     assert (model.block_weights_ != 1.0).any()
 
 
+@pytest.mark.usefixtures("threaded")
 @types
 def test_the_same_bits_in_whatever_order_and_for_all_threads(gapped, rng, covariance_type):
     X, y = gapped

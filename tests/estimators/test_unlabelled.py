@@ -336,6 +336,7 @@ def test_many_labels_are_validated_and_refined(rng):
     assert len(few.discriminative_scores_) == len(few.log_posteriors_) == 0
 
 
+@pytest.mark.usefixtures("threaded")
 def test_the_same_bits_for_all_threads_and_orders(rng):
     X, y = two_views(rng, 500)
     labels = hide(y, rng, 10)
@@ -458,6 +459,7 @@ def test_what_is_tried_is_what_the_fit_would_be(rng, monkeypatch):
         assert {len(plan.blocks) for plan in tried} == {len(fitted.blocks_)}
 
 
+@pytest.mark.usefixtures("threaded")
 def test_the_choice_does_not_depend_on_order_threads_or_how_rows_repeat(rng):
     X, y = across_clusters(rng, 200)
     labels = hide(y, rng, 12)

@@ -276,6 +276,7 @@ def test_a_member_that_knows_nothing_counts_less(labelled):
     assert ensemble.weights_[knows].min() > ensemble.weights_[~knows].max()
 
 
+@pytest.mark.usefixtures("threaded")
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_threads_and_the_order_of_rows_do_not_matter(rng, labelled, varied, n_jobs):
     X, y = labelled

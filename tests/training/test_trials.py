@@ -149,6 +149,7 @@ def test_what_was_tried_is_told(wine):
     assert len(model.reference_log_densities_) == len(wine[0])
 
 
+@pytest.mark.usefixtures("threaded")
 def test_the_same_for_all_threads_and_orders(wine, rng):
     X, y, model = wine
     order = rng.permutation(len(y))

@@ -185,7 +185,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Source of randomness. With an int, the same data, to the last bit, give the same model, in
         whatever order their rows come.
     n_jobs : int or None, default=None
-        Number of threads; None is all available cores. The result has the same bits for all.
+        Number of threads; None is all available cores. Below 300,000 cells of X a fit has one,
+        because threads would only wait for one another. The result has the same bits for all.
     verbose : int, default=0
         Shows a progress bar on stderr. Where stderr is no terminal: a line every 10 passes for 1,
         every pass for 2.

@@ -22,6 +22,9 @@ from pskem.training._trials import choose
 
 __all__ = ["Fitted", "fit_views"]
 
+#: Cells of X below which passes are so short that threads would only wait for one another.
+FEW_CELLS = 300_000
+
 
 class Fitted(NamedTuple):
     """What came of a fit.
@@ -50,7 +53,8 @@ def fit_views(
     y: Any = samples.classes[samples.labels]  # as a callback may want it
     if (samples.labels < 0).any():
         y = np.where(samples.labels < 0, None, y.astype(object))
-    with workers(settings.n_jobs) as parallel_map:
+    threads = 1 if samples.X.size < FEW_CELLS else settings.n_jobs
+    with workers(threads) as parallel_map:
         with telling_of_trials(settings.verbose) as tell:
             choice = choose(settings, samples, before, seed, parallel_map, tell)
         fitted: list[tuple[Plan, State, Refined]] = []

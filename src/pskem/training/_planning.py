@@ -176,12 +176,17 @@ def _read(plan: Plan, X: FloatArray) -> tuple[FloatArray, Sequence[NDArray[np.in
 
 def arrange(plan: Plan, samples: Samples, parallel_map: Mapper) -> Data:
     """The samples of a plan, in batches."""
-    labels, L = samples.labels, len(samples.classes)
-    X, blocks = _read(plan, samples.X)
-    rows = together(plan.rows.followed_by(plan.unlabelled), X, labels % (L + 1))
+    L = len(samples.classes)
+    X, labels, blocks = samples.X, samples.labels % (L + 1), plan.blocks
+    rows = plan.rows.followed_by(plan.unlabelled)
+    if any(reading is not None for reading in plan.readings):
+        # In the order of the rows: a matrix product may round by the place of a sample.
+        X, blocks = _read(plan, X[rows.places])
+        labels, rows = labels[rows.places], Rows(np.arange(rows.size), rows.weights)
+    rows = together(rows, X, labels)
     n_classes = L + (plan.unlabelled.size > 0)
     everyone = ArraySource.arrange(
-        X, labels % (L + 1), rows.places, blocks, n_classes, parallel_map, rows.weights
+        X, labels, rows.places, blocks, n_classes, parallel_map, rows.weights
     )
     source, others = everyone.divide() if plan.unlabelled.size else (everyone, None)
     coordinates = measure(everyone, plan.structures)
