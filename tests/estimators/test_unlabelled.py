@@ -449,7 +449,7 @@ def test_what_is_tried_is_what_the_fit_would_be(rng, monkeypatch):
 
     monkeypatch.setattr("pskem.training._unlabelled.make_plan", noted)
     X, y = two_views(rng, 1400)
-    model = SharedKernelClassifier(max_iter=2)
+    model = SharedKernelClassifier(max_iter=2, n_views=1, random_state=0)
     for n_known in (8, 525):
         plans.clear()
         fitted = clone(model).fit(X, hide(y, rng, n_known))

@@ -15,7 +15,7 @@ from pskem.estimators._deciding import in_class_order
 from pskem.estimators._input import accept_labelled, counted_rows
 from pskem.model import Model
 from pskem.structures import FloatArray
-from pskem.training import Samples, Settings, draw_seeds, settle_unlabelled
+from pskem.training import Samples, Settings, draw_seeds, settle_unlabelled, whole_again
 
 __all__ = ["gather_samples", "unlabelled_weight"]
 
@@ -41,9 +41,10 @@ def gather_samples(
     classes, own = np.unique(y[places[known]], return_inverse=True)
     labels = np.full(len(X), -1, dtype=np.intp)
     labels[known] = own
-    masses = np.bincount(own).astype(np.float64)
+    masses: FloatArray = np.bincount(own).astype(np.float64)
     if weights is not None:  # summed so that the order of rows does not matter
         masses = np.array([fsum(weights[known][own == j]) for j in range(len(classes))])
+        masses = whole_again(masses * (known.sum() / fsum(weights[known])))
     by_class = checks.check_class_weight(settings.class_weight, classes, masses)
     if by_class is not None:
         # Samples without a class count as they are.

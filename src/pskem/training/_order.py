@@ -17,6 +17,7 @@ __all__ = [
     "distinct",
     "representative",
     "together",
+    "whole_again",
 ]
 
 #: Samples that are enough to learn how features hang together.
@@ -70,6 +71,12 @@ class Rows(NamedTuple):
         return Rows(self.places[chosen], weights)
 
 
+def whole_again(values: FloatArray) -> FloatArray:
+    """Values that would be whole numbers but for rounding, as these."""
+    whole = np.round(values)
+    return np.where(np.abs(values - whole) <= SAME * whole, whole, values)
+
+
 def distinct(X: FloatArray, labels: NDArray[np.intp], weights: FloatArray | None = None) -> Rows:
     """The different samples in canonical order, each with the sum of its weights, (N,).
 
@@ -85,7 +92,7 @@ def distinct(X: FloatArray, labels: NDArray[np.intp], weights: FloatArray | None
     counts = counts[np.lexsort((counts, group))]  # sums do not depend on the order of rows
     first = np.flatnonzero(np.append(True, ~twins))
     sums = np.add.reduceat(counts, first)
-    sums /= min(1.0, float(counts.mean()))
+    sums = whole_again(sums / min(1.0, float(counts.mean())))
     return Rows(order[first], None if (sums == 1.0).all() else sums)
 
 
