@@ -44,7 +44,7 @@ def gather_samples(
     masses: FloatArray = np.bincount(own).astype(np.float64)
     if weights is not None:  # summed so that the order of rows does not matter
         masses = np.array([fsum(weights[known][own == j]) for j in range(len(classes))])
-        masses = whole_again(masses * (known.sum() / fsum(weights[known])))
+        masses = whole_again(masses / min(1.0, fsum(weights[known]) / known.sum()))
     by_class = checks.check_class_weight(settings.class_weight, classes, masses)
     if by_class is not None:
         # Samples without a class count as they are.
