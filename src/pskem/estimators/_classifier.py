@@ -215,8 +215,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     n_views_ : int
         Models that are multiplied.
     trials_ : list of dict
-        The forms that were tried, the log loss of samples that they had not seen, and their
-        exponents in the product; empty if nothing was tried.
+        The forms that were tried and their exponents in the product; empty if nothing was tried.
+        `log_loss` is of samples that they had not seen, to which their calibration was fitted.
+        `n_components` is that of the first trial, which had fewer samples.
     n_iter_ : int
         Number of passes that were run.
     converged_ : ndarray of bool of shape (n_blocks,)
