@@ -343,6 +343,33 @@ def test_inspect_shows_what_auto_stands_for(tmp_path, capsys):
     assert re.search(rf"^shrinkage +'auto' +{best}$", capsys.readouterr().out, re.M)
 
 
+def test_inspect_tells_views_apart(tmp_path, capsys):
+    X, y = load_iris(return_X_y=True)
+    model = pskem.SharedKernelClassifier(random_state=0).fit(X, y)
+    assert model.n_views_ > 1
+    pskem.save(model, tmp_path / "m")
+    assert run(["inspect", str(tmp_path / "m"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [block["view"] for block in result["blocks"]] == model.block_views_.tolist()
+    assert [view["view"] for view in result["views"]] == list(range(model.n_views_))
+    for view in result["views"]:
+        (trial,) = (trial for trial in model.trials_ if trial["view"] == view["view"])
+        assert (view["log_loss"], view["exponent"]) == (trial["log_loss"], trial["exponent"])
+        own = [b["n_components"] for b in result["blocks"] if b["view"] == view["view"]]
+        assert view["n_components"] == own
+    assert run(["inspect", str(tmp_path / "m")]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^view +form +kernels +discriminative passes +held-out log loss", out, re.M)
+    for trial in model.trials_:
+        line = rf"^{trial['view']} +\S.* {trial['log_loss']:.4f} +{trial['exponent']:.3g}$"
+        assert bool(re.search(line, out, re.M)) == (trial["view"] is not None)
+    assert re.search(r"^block +view +features", out, re.M)
+    alone = pskem.SharedKernelClassifier(covariance_type="full", random_state=0).fit(X, y)
+    pskem.save(alone, tmp_path / "m")
+    assert run(["inspect", str(tmp_path / "m")]) == 0
+    assert not re.search(r"^(view|block +view)", capsys.readouterr().out, re.M)
+
+
 def test_inspect_knows_estimators_that_hold_others(tmp_path, capsys):
     X, y = load_iris(return_X_y=True)
     member = pskem.SharedKernelClassifier(n_blocks=2)

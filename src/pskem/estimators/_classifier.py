@@ -214,10 +214,14 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         block can say against a class by log(1 / share).
     n_views_ : int
         Models that are multiplied.
+    block_views_ : ndarray of int of shape (n_blocks,)
+        To which of these models each block belongs, counted from 0.
     trials_ : list of dict
-        The forms that were tried and their exponents in the product; empty if nothing was tried.
-        `log_loss` is of samples that they had not seen, to which their calibration was fitted.
-        `n_components` is that of the first trial, which had fewer samples.
+        The forms that were tried; empty if nothing was tried. `view` is the place of the form among
+        the models that are multiplied, or None if it is not one of them, and `exponent` how much it
+        counts there. `log_loss` is of samples that they had not seen, to which their calibration
+        was fitted. `n_components` is that of the first trial, which had fewer samples. The other
+        entries say what is special about the form.
     n_iter_ : int
         Number of passes that were run.
     converged_ : ndarray of bool of shape (n_blocks,)

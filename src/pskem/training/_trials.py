@@ -110,6 +110,17 @@ class Choice(NamedTuple):
     references: FloatArray | None = None
     records: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def first_alone(self) -> Choice:
+        """The first view, where the others are not trained any more."""
+        records = (
+            {**record, "exponent": 1.0}
+            if record["view"] == 0
+            else {**record, "exponent": 0.0, "view": None}
+            for record in self.records
+        )
+        return self._replace(views=self.views[:1], records=tuple(records))
+
 
 def choose(
     settings: Settings,
@@ -146,13 +157,14 @@ def choose(
     asked = ((trial.X, trial.labels, trial.weights) for trial in trials)
     pairs = zip(kept[0].models, asked, strict=True)
     references = reference_log_densities(pairs, parallel_map)
-    counted = dict(zip(order, exponents, strict=True))
-    records = tuple(_record(one, counted.get(i, 0.0)) for i, one in enumerate(tried))
-    views = [
-        View(one.settings, one.calibration, float(a))
-        for i, (one, a) in enumerate(zip(kept, exponents, strict=True))
+    used = [
+        (place, float(a))
+        for i, (place, a) in enumerate(zip(order, exponents, strict=True))
         if a > 0.0 or i == 0  # whose density is the model's
     ]
+    views = [View(tried[i].settings, tried[i].calibration, a) for i, a in used]
+    place_of = {i: (view, a) for view, (i, a) in enumerate(used)}
+    records = tuple(_record(one, *place_of.get(i, (None, 0.0))) for i, one in enumerate(tried))
     return Choice(tuple(views), references, records)
 
 
@@ -326,12 +338,13 @@ def _exponents(kept: Sequence[Tried], trials: Sequence[Trial], priors: FloatArra
     return fit_exponents(terms, labels[heard], priors, counted[heard])
 
 
-def _record(tried: Tried, exponent: float) -> dict[str, Any]:
-    """What was tried and what came of it, as plain values."""
+def _record(tried: Tried, view: int | None, exponent: float) -> dict[str, Any]:
+    """What was tried and what came of it, as plain values; no view if it is not kept."""
     return {
         **describe_form(tried.settings),
         "n_components": [len(block.kernels.means) for block in tried.models[0].blocks],
         "discriminative_iter": int(tried.settings.discriminative_iter or 0),
         "log_loss": tried.loss,
-        "exponent": float(exponent),
+        "exponent": exponent,
+        "view": view,
     }
