@@ -1,6 +1,7 @@
 """Columns of categories: exact discrete distributions beside Gaussian kernels."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from pskem import (
     SharedKernelClassifierCV,
     SharedKernelDensity,
 )
+from pskem.tables import infer_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -161,6 +163,45 @@ def test_texts_that_are_numbers_are_doubted(rng):
         SharedKernelClassifier(max_iter=2).fit(frame, y)
     meant = frame.astype({"age": "category"})
     assert len(SharedKernelClassifier(max_iter=2).fit(meant, y).columns_.values[0]) == 60
+
+
+@pytest.mark.parametrize(
+    ("n_values", "n_rows", "gaps", "is_identifier"),
+    [
+        (120, 120, 0, True),
+        (51, 102, 0, True),
+        (51, 103, 0, False),
+        (50, 50, 0, False),
+        (60, 121, 1, True),  # gaps are no texts
+    ],
+)
+def test_identifiers_are_warned_of_by_the_rule_of_the_command_line(
+    rng, n_values, n_rows, gaps, is_identifier
+):
+    texts = [f"r{i % n_values}" for i in range(n_rows)]
+    texts[n_rows - gaps :] = [None] * gaps
+    frame = pd.DataFrame({"id": texts, "x": rng.standard_normal(n_rows)})
+    y = np.arange(n_rows) % 2
+    dropped = infer_columns(frame.assign(y=y), "y").dropped
+    assert ("id" in dropped) == is_identifier
+    model = SharedKernelClassifier(early_stopping=False, max_iter=2)
+    expected = pytest.warns(UserWarning, match=rf"'id' looks like an identifier: it has {n_values}")
+    with expected if is_identifier else nullcontext():
+        kept = clone(model).fit(frame, y)
+    assert kept.columns_.levels == (n_values,)
+    # Whoever says that it is a category hears nothing.
+    clone(model).set_params(categorical_features=["id"]).fit(frame, y)
+    clone(model).fit(frame.astype({"id": "category"}), y)
+    clone(model).fit(frame[["x"]], y)
+
+
+def test_identifiers_of_polars_are_warned_of(rng):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"id": [f"r{i}" for i in range(80)], "x": rng.standard_normal(80)})
+    model, y = SharedKernelClassifier(early_stopping=False, max_iter=2), np.arange(80) % 2
+    with pytest.warns(UserWarning, match="'id' looks like an identifier"):
+        clone(model).fit(frame, y)
+    clone(model).fit(frame.with_columns(polars.col("id").cast(polars.Categorical)), y)
 
 
 @pytest.mark.parametrize(

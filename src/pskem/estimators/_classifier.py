@@ -180,8 +180,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         kernels, exact discrete distributions; missing and unknown values are gaps. Some views take
         categories as numbers instead; to these a missing value is one of its own if the training
         has some. Truth values are the numbers 0 and 1, and their gaps are gaps, unless they are
-        named here or have the dtype of categories. Settings of blocks and kernels are for the
-        numbers.
+        named here or have the dtype of categories. Columns of texts that look like identifiers or
+        numbers give a warning. Settings of blocks and kernels are for the numbers.
     random_state : int, RandomState instance or None, default=None
         Source of randomness. With an int, the same data, to the last bit, give the same model, in
         whatever order their rows come.
