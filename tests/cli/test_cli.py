@@ -209,6 +209,11 @@ def test_tune_prints_the_table_and_saves_the_best(iris_folder, capsys):
     lines = capsys.readouterr().out.splitlines()
     headings = "kernels blocks covariance shrinkage accuracy +/- log loss seconds"
     assert lines[1].split() == headings.split()
+    assert lines[3].split()[:4] == ["auto"] * 4  # without time, what fit does
+    assert "auto: the defaults of fit, which multiply models of several forms." in lines
+    assert any(re.match(r"views +\d of \d+ that were tried", line) for line in lines)
+    defaults = [trial for trial in result["trials"] if trial["covariance_type"] == "auto"]
+    assert [trial["n_components"] for trial in defaults] == ["auto"]
 
 
 # predict

@@ -35,7 +35,7 @@ from pskem.training._refining import Refined, Refiner
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples, cross
 
-__all__ = ["Choice", "View", "choose"]
+__all__ = ["Choice", "View", "choose", "tries_forms"]
 
 #: Parts of the samples that are asked about in turn; from MANY samples on one of PARTS_OF_MANY is.
 PARTS, PARTS_OF_MANY, MANY = 3, 5, 3000
@@ -183,12 +183,23 @@ def _kept(tried: Sequence[Tried], most: int) -> list[int]:
 
 def _worth_trying(settings: Settings, samples: Samples, before: Model | None) -> bool:
     """Whether anything is open that parts of the samples can decide."""
-    if before is not None or settings.warm_start or settings.given is not None:
-        return False
-    if settings.early_stopping is not None or not isinstance(settings.block_weights, str):
+    if before is not None or not _undecided(settings):
         return False
     told = samples.validation is not None or (samples.labels < 0).any()
     return not told and len(samples.classes) > 1
+
+
+def _undecided(settings: Settings) -> bool:
+    """Whether the settings leave something to parts of the samples."""
+    if settings.warm_start or settings.given is not None:
+        return False
+    return settings.early_stopping is None and isinstance(settings.block_weights, str)
+
+
+def tries_forms(settings: Settings, n_samples: float) -> bool:
+    """Whether a fit to so many samples, all with a class, tries models of several forms."""
+    enough = FEWEST_TO_TRY <= n_samples < TOO_MANY_TO_TRY
+    return settings.open_form and enough and _undecided(settings)
 
 
 def _trials(samples: Samples, seed: int, mapped: bool) -> Iterator[Trial]:
