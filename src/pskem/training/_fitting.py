@@ -73,7 +73,7 @@ def fit_views(
             exponents.append(view.exponent)
             shown = shown or (observers if isinstance(observers, Observers) else None)
             if "asked" in (run.ended, refined.ended):  # to stop: what there is has to do
-                exponents = [1.0]
+                choice, exponents = choice.first_alone, [1.0]
                 break
         plan, run, refined = fitted[0]
         references = choice.references

@@ -35,7 +35,7 @@ from pskem.training._refining import Refined, Refiner
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples, cross
 
-__all__ = ["Choice", "View", "choose"]
+__all__ = ["Choice", "View", "choose", "tries_forms"]
 
 #: Parts of the samples that are asked about in turn; from MANY samples on one of PARTS_OF_MANY is.
 PARTS, PARTS_OF_MANY, MANY = 3, 5, 3000
@@ -110,6 +110,17 @@ class Choice(NamedTuple):
     references: FloatArray | None = None
     records: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def first_alone(self) -> Choice:
+        """The first view, where the others are not trained any more."""
+        records = (
+            {**record, "exponent": 1.0}
+            if record["view"] == 0
+            else {**record, "exponent": 0.0, "view": None}
+            for record in self.records
+        )
+        return self._replace(views=self.views[:1], records=tuple(records))
+
 
 def choose(
     settings: Settings,
@@ -146,13 +157,14 @@ def choose(
     asked = ((trial.X, trial.labels, trial.weights) for trial in trials)
     pairs = zip(kept[0].models, asked, strict=True)
     references = reference_log_densities(pairs, parallel_map)
-    counted = dict(zip(order, exponents, strict=True))
-    records = tuple(_record(one, counted.get(i, 0.0)) for i, one in enumerate(tried))
-    views = [
-        View(one.settings, one.calibration, float(a))
-        for i, (one, a) in enumerate(zip(kept, exponents, strict=True))
+    used = [
+        (place, float(a))
+        for i, (place, a) in enumerate(zip(order, exponents, strict=True))
         if a > 0.0 or i == 0  # whose density is the model's
     ]
+    views = [View(tried[i].settings, tried[i].calibration, a) for i, a in used]
+    place_of = {i: (view, a) for view, (i, a) in enumerate(used)}
+    records = tuple(_record(one, *place_of.get(i, (None, 0.0))) for i, one in enumerate(tried))
     return Choice(tuple(views), references, records)
 
 
@@ -171,12 +183,23 @@ def _kept(tried: Sequence[Tried], most: int) -> list[int]:
 
 def _worth_trying(settings: Settings, samples: Samples, before: Model | None) -> bool:
     """Whether anything is open that parts of the samples can decide."""
-    if before is not None or settings.warm_start or settings.given is not None:
-        return False
-    if settings.early_stopping is not None or not isinstance(settings.block_weights, str):
+    if before is not None or not _undecided(settings):
         return False
     told = samples.validation is not None or (samples.labels < 0).any()
     return not told and len(samples.classes) > 1
+
+
+def _undecided(settings: Settings) -> bool:
+    """Whether the settings leave something to parts of the samples."""
+    if settings.warm_start or settings.given is not None:
+        return False
+    return settings.early_stopping is None and isinstance(settings.block_weights, str)
+
+
+def tries_forms(settings: Settings, n_samples: float) -> bool:
+    """Whether a fit to so many samples, all with a class, tries models of several forms."""
+    enough = FEWEST_TO_TRY <= n_samples < TOO_MANY_TO_TRY
+    return settings.open_form and enough and _undecided(settings)
 
 
 def _trials(samples: Samples, seed: int, mapped: bool) -> Iterator[Trial]:
@@ -326,12 +349,13 @@ def _exponents(kept: Sequence[Tried], trials: Sequence[Trial], priors: FloatArra
     return fit_exponents(terms, labels[heard], priors, counted[heard])
 
 
-def _record(tried: Tried, exponent: float) -> dict[str, Any]:
-    """What was tried and what came of it, as plain values."""
+def _record(tried: Tried, view: int | None, exponent: float) -> dict[str, Any]:
+    """What was tried and what came of it, as plain values; no view if it is not kept."""
     return {
         **describe_form(tried.settings),
         "n_components": [len(block.kernels.means) for block in tried.models[0].blocks],
         "discriminative_iter": int(tried.settings.discriminative_iter or 0),
         "log_loss": tried.loss,
-        "exponent": float(exponent),
+        "exponent": exponent,
+        "view": view,
     }
