@@ -241,8 +241,9 @@ def test_all_samples_are_trained_on(wine):
     X, _, model = wine
     for block in model.model_.first_view.blocks:
         assert block.structure.standardised
-        if block.reading is None:
-            np.testing.assert_allclose(block.shift, X[:, block.features].mean(axis=0), rtol=1e-9)
+        own = X[:, block.features]
+        read = own if block.reading is None else block.reading.forward(own)
+        np.testing.assert_allclose(block.shift, read.mean(axis=0), rtol=1e-9, atol=1e-12)
 
 
 def test_the_product_is_better_than_one_model(rng):
@@ -268,16 +269,20 @@ def test_forms_of_categories_and_numbers():
     numbers = Samples(X, labels, classes, priors)
     mixed = numbers._replace(levels=(2,))
     alone = numbers._replace(levels=(2, 2))
-    assert not any(form.categories_as_numbers for form in forms(settings, numbers))
-    assert any(form.categories_as_numbers for form in forms(settings, mixed))
-    assert not any(form.margins for form in forms(settings, alone))
-    plain = forms(settings._replace(margins=False), mixed)
-    assert plain
-    assert not any(form.margins for form in plain)
+
+    def tried(samples, mapped=True, laborious=False, **given):
+        return forms(settings._replace(**given), samples, mapped, laborious)
+
+    assert not any(form.shape.categories_as_numbers for form in tried(numbers))
+    assert any(form.shape.categories_as_numbers for form in tried(mixed))
+    assert any(form.margins for form in tried(mixed))
+    assert not any(form.margins for form in tried(mixed, mapped=False))
+    tied = [form.margins for form in tried(numbers) if form.structure.name == "tied"]
+    assert tied[0] is False  # where nothing is said, tied covariances are of numbers as they are
+    assert tried(numbers, margins=True)[1].margins is True
     for samples in (numbers, mixed, alone):
-        assert forms(settings, samples)[0].structure.name == "full"
-        fewer = forms(settings._replace(laborious=True), samples)
-        assert len(fewer) < len(forms(settings, samples))
+        assert tried(samples)[0].structure.name == "full"
+        assert len(tried(samples, laborious=True)) < len(tried(samples))
 
 
 def test_categories_may_depend_on_each_other(rng):
