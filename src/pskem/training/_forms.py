@@ -31,9 +31,9 @@ def forms(
 
     Full, tied and diagonal covariances, and many kernels with a common one; categories with many
     kernels too, and as numbers, where they may depend on the others; a linear form of steps, and a
-    local one. Numbers are mapped, but for tied covariances, where outliers hardly count. Settled on
-    32 public tables, all of them together: what one form lacks, others have, so that their product
-    is better than any one of them.
+    local one. Numbers are mapped, but for one form with a tied covariance and the linear one: which
+    is better depends on the table. Settled on 32 public tables, all of them together: what one form
+    lacks, others have, so that their product is better than any one of them.
 
     mapped : whether any number has a map
     laborious : whether passes take long, so that fewer forms are tried
