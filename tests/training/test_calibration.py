@@ -61,6 +61,20 @@ def test_it_is_never_worse_than_none(rng):
             assert loss_of(found, *others) <= loss_of(none, *others) + 0.02
 
 
+def test_strong_evidence_that_is_right_stays_strong(rng):
+    """Half of the samples are copies of what a model has seen. No share is better than any."""
+    n, slope = 2000, 0.1
+    log_q, labels, log_prior = drawn(rng, n, R=1, spread=slope * 20.0)
+    log_q /= slope
+    copies = np.arange(n) % 2 == 0
+    log_q[copies] = -400.0
+    log_q[copies, 0, labels[copies]] = 0.0
+    found = calibrate(log_q, labels, log_prior)
+    none = found._replace(weights=np.array([slope]), temperature=1.0, shares=np.zeros(1))
+    rest = (log_q, labels, log_prior)
+    assert loss_of(found, *rest) < loss_of(none, *rest) + 1e-3
+
+
 def test_one_hopeless_sample_does_not_decide(rng):
     log_q, labels, log_prior = drawn(rng, 500)
     before = calibrate(log_q, labels, log_prior)

@@ -29,9 +29,10 @@ from pskem.training._weighting import (
 
 __all__ = ["Calibration", "calibrate", "calibrated", "cross_entropy_of_shares"]
 
-#: Where the search for shares begins, and their range, as log odds.
-FIRST_SHARE = -4.0
-SHARES = (-14.0, 0.0)
+#: Where the search for shares begins, and begins again from what it found, and their range, as log
+#: odds. A share at the lower end is none: it bounds nothing that a block can say of real samples.
+FIRST_SHARE, SECOND_SHARE = -4.0, -30.0
+SHARES = (-600.0, 0.0)
 #: A likelihood that is not zero.
 TINY = float(np.finfo(np.float64).tiny)
 #: No block counts for less: where none tells anything, decisions still follow from them.
@@ -105,13 +106,19 @@ def calibrate(
     pool = (q * np.exp(log_prior)).sum(axis=2, keepdims=True)
     targets = platt_targets(labels, log_prior, counted)
 
-    start = np.concatenate([np.ones(R), np.full(R, FIRST_SHARE), [1.0]])
     bounds: list[tuple[float, float | None]] = [(SMALLEST_SLOPE, None)] * R
-    found = least_loss(
-        lambda a: cross_entropy_of_shares(a, q, pool, log_prior, targets, counted),
-        start,
-        [*bounds, *[SHARES] * R],
-    )
+
+    def search(start: FloatArray) -> tuple[FloatArray, float]:
+        return least_loss(
+            lambda a: cross_entropy_of_shares(a, q, pool, log_prior, targets, counted),
+            start,
+            [*bounds, *[SHARES] * R],
+        )
+
+    found, loss = search(np.concatenate([np.ones(R), np.full(R, FIRST_SHARE), [1.0]]))
+    # There may be two optima, and shares that bound nothing are one of them.
+    again, less = search(np.concatenate([found[:R], np.full(R, SECOND_SHARE), found[-1:]]))
+    found = again if less < loss else found
     inverse = float(found[-1])
     return Calibration(found[:R] / inverse, 1.0 / inverse, expit(found[R:-1]))
 

@@ -71,10 +71,11 @@ def least_loss(
     loss_of: Callable[[FloatArray], tuple[float, FloatArray]],
     start: FloatArray,
     bounds: list[tuple[float, float | None]],
-) -> FloatArray:
+) -> tuple[FloatArray, float]:
     """Parameters, of which 1 / T is the last, that minimise a loss and the pull toward T = 1.
 
-    loss_of : gives the loss and its gradient; bounds : of all parameters but the last
+    loss_of : gives the loss and its gradient; bounds : of all parameters but the last. What is
+    minimised comes with the parameters.
     """
 
     def objective(a: FloatArray) -> tuple[float, FloatArray]:
@@ -84,8 +85,8 @@ def least_loss(
         return loss + 0.5 * PULL_TEMPERATURE * off * off, slope
 
     limits = [*bounds, (SMALLEST_INVERSE, None)]
-    found: FloatArray = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits).x
-    return found
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits)
+    return found.x, float(found.fun)
 
 
 def heard_samples(
@@ -152,7 +153,7 @@ def fit_weighting(
 
     targets = platt_targets(labels, log_prior, counted)
 
-    found = least_loss(
+    found, _ = least_loss(
         lambda a: cross_entropy(a, terms, targets, counted), np.ones(R + 1), [(0.0, None)] * R
     )
     if not found[:-1].any():  # nothing would be left to decide by
