@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.interpolate import CubicHermiteSpline
+from scipy.stats import norm, yeojohnson
 
 from pskem import SharedKernelClassifier
 from pskem.margins import Margins, Power, Quantiles, fit_margins
@@ -38,6 +39,38 @@ def test_yeo_and_johnsons_formula():
     size = 1.0 + np.abs(u)
     expected = np.where(u < 0.0, -(size ** (2 - p) - 1) / (2 - p), (size**p - 1) / p)
     np.testing.assert_allclose(Power(0.0, 1.0, p).forward(u), expected, rtol=1e-12)
+
+
+def test_between_knots_a_quantile_map_is_the_spline_of_scipy():
+    margin = MAPS["quantiles"]
+    spline = CubicHermiteSpline(margin.values, margin.scores, margin.slopes)
+    x = np.linspace(-5.0, 8.0, 1000)
+    np.testing.assert_allclose(margin.forward(x), spline(x), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.exp(margin.log_slope(x)), spline.derivative()(x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("power", [0.2, 0.7, 1.6])
+def test_the_exponent_is_that_of_scipy(rng, power):
+    """One class, and a power about the median: scipy has the same likelihood of one Gaussian."""
+    x = Power(0.0, 1.0, power).inverse(rng.standard_normal(4000))
+    (margin,) = fit_margins(x[:, None], np.zeros(4000, dtype=int), None).maps
+    assert isinstance(margin, Power)
+    _, expected = yeojohnson((x - margin.centre) / margin.spread)
+    assert margin.exponent == pytest.approx(expected, abs=0.01)
+
+
+def test_features_are_mapped_each_by_itself(rng):
+    """Gaps and other features change nothing."""
+    y = rng.integers(2, size=400)
+    X = np.exp(rng.standard_normal((400, 3)) + y[:, None])
+    X[rng.random(X.shape) < 0.2] = np.nan
+    together = fit_margins(X, y, None).maps
+    for i in range(3):
+        seen = ~np.isnan(X[:, i])
+        (alone,) = fit_margins(X[seen, i : i + 1], y[seen], None).maps
+        assert alone == together[i] or np.allclose(
+            alone.forward(X[seen, i]), together[i].forward(X[seen, i]), rtol=1e-9
+        )
 
 
 def test_what_is_gaussian_stays_as_it_is(rng):

@@ -209,6 +209,11 @@ def test_tune_prints_the_table_and_saves_the_best(iris_folder, capsys):
     lines = capsys.readouterr().out.splitlines()
     headings = "kernels blocks covariance shrinkage accuracy +/- log loss seconds"
     assert lines[1].split() == headings.split()
+    assert lines[3].split()[:4] == ["auto"] * 4  # without time, what fit does
+    assert "auto: the defaults of fit, which multiply models of several forms." in lines
+    assert any(re.match(r"views +\d of \d+ that were tried", line) for line in lines)
+    defaults = [trial for trial in result["trials"] if trial["covariance_type"] == "auto"]
+    assert [trial["n_components"] for trial in defaults] == ["auto"]
 
 
 # predict
@@ -341,6 +346,33 @@ def test_inspect_shows_what_auto_stands_for(tmp_path, capsys):
     assert run(["inspect", str(tmp_path / "m")]) == 0
     best = search.best_params_["shrinkage"]
     assert re.search(rf"^shrinkage +'auto' +{best}$", capsys.readouterr().out, re.M)
+
+
+def test_inspect_tells_views_apart(tmp_path, capsys):
+    X, y = load_iris(return_X_y=True)
+    model = pskem.SharedKernelClassifier(random_state=0).fit(X, y)
+    assert model.n_views_ > 1
+    pskem.save(model, tmp_path / "m")
+    assert run(["inspect", str(tmp_path / "m"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [block["view"] for block in result["blocks"]] == model.block_views_.tolist()
+    assert [view["view"] for view in result["views"]] == list(range(model.n_views_))
+    for view in result["views"]:
+        (trial,) = (trial for trial in model.trials_ if trial["view"] == view["view"])
+        assert (view["log_loss"], view["exponent"]) == (trial["log_loss"], trial["exponent"])
+        own = [b["n_components"] for b in result["blocks"] if b["view"] == view["view"]]
+        assert view["n_components"] == own
+    assert run(["inspect", str(tmp_path / "m")]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^view +form +kernels +discriminative passes +held-out log loss", out, re.M)
+    for trial in model.trials_:
+        line = rf"^{trial['view']} +\S.* {trial['log_loss']:.4f} +{trial['exponent']:.3g}$"
+        assert bool(re.search(line, out, re.M)) == (trial["view"] is not None)
+    assert re.search(r"^block +view +features", out, re.M)
+    alone = pskem.SharedKernelClassifier(covariance_type="full", random_state=0).fit(X, y)
+    pskem.save(alone, tmp_path / "m")
+    assert run(["inspect", str(tmp_path / "m")]) == 0
+    assert not re.search(r"^(view|block +view)", capsys.readouterr().out, re.M)
 
 
 def test_inspect_knows_estimators_that_hold_others(tmp_path, capsys):

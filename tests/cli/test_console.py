@@ -59,6 +59,14 @@ def test_html_holds_every_cell_and_the_alignment():
     assert {tuple(is_text for _, is_text in row) for row in parser.rows} == {(True, True, False)}
 
 
+def test_html_is_bold_between_marks_alone():
+    table = Table(["a"], [["**1.5** <b>, **2**"], ["2**3"], ["plain"]])
+    made = table.html(mark="**")
+    assert "<strong>1.5</strong> &lt;b&gt;, <strong>2</strong>" in made
+    assert ">2**3<" in made
+    assert "<strong>" not in table.html()
+
+
 def test_the_terminal_gets_every_cell(capsys):
     console.show(TABLE)
     first, heading, _, *rows = capsys.readouterr().out.splitlines()

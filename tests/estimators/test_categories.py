@@ -1,6 +1,7 @@
 """Columns of categories: exact discrete distributions beside Gaussian kernels."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from pskem import (
     SharedKernelClassifierCV,
     SharedKernelDensity,
 )
+from pskem.tables import infer_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -164,6 +166,45 @@ def test_texts_that_are_numbers_are_doubted(rng):
 
 
 @pytest.mark.parametrize(
+    ("n_values", "n_rows", "gaps", "is_identifier"),
+    [
+        (120, 120, 0, True),
+        (51, 102, 0, True),
+        (51, 103, 0, False),
+        (50, 50, 0, False),
+        (60, 121, 1, True),  # gaps are no texts
+    ],
+)
+def test_identifiers_are_warned_of_by_the_rule_of_the_command_line(
+    rng, n_values, n_rows, gaps, is_identifier
+):
+    texts = [f"r{i % n_values}" for i in range(n_rows)]
+    texts[n_rows - gaps :] = [None] * gaps
+    frame = pd.DataFrame({"id": texts, "x": rng.standard_normal(n_rows)})
+    y = np.arange(n_rows) % 2
+    dropped = infer_columns(frame.assign(y=y), "y").dropped
+    assert ("id" in dropped) == is_identifier
+    model = SharedKernelClassifier(early_stopping=False, max_iter=2)
+    expected = pytest.warns(UserWarning, match=rf"'id' looks like an identifier: it has {n_values}")
+    with expected if is_identifier else nullcontext():
+        kept = clone(model).fit(frame, y)
+    assert kept.columns_.levels == (n_values,)
+    # Whoever says that it is a category hears nothing.
+    clone(model).set_params(categorical_features=["id"]).fit(frame, y)
+    clone(model).fit(frame.astype({"id": "category"}), y)
+    clone(model).fit(frame[["x"]], y)
+
+
+def test_identifiers_of_polars_are_warned_of(rng):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"id": [f"r{i}" for i in range(80)], "x": rng.standard_normal(80)})
+    model, y = SharedKernelClassifier(early_stopping=False, max_iter=2), np.arange(80) % 2
+    with pytest.warns(UserWarning, match="'id' looks like an identifier"):
+        clone(model).fit(frame, y)
+    clone(model).fit(frame.with_columns(polars.col("id").cast(polars.Categorical)), y)
+
+
+@pytest.mark.parametrize(
     ("column", "message"),
     [
         (pd.date_range("2020-01-01", periods=40), "'when' holds dates or times"),
@@ -275,6 +316,71 @@ def test_polars_columns(rng):
     one = SharedKernelClassifier(random_state=0).fit(plain, y)
     other = SharedKernelClassifier(random_state=0).fit(table, y)
     np.testing.assert_allclose(other.predict_proba(table), one.predict_proba(plain), rtol=1e-9)
+
+
+def truths(values, kind):
+    """A column of truth values, some of which may be missing, as users have them."""
+    if kind == "polars":
+        return pytest.importorskip("polars").Series(values)
+    if kind == "bool[pyarrow]":
+        pytest.importorskip("pyarrow")
+    if kind == "object with NaN":
+        return pd.Series([np.nan if value is None else value for value in values], dtype=object)
+    return pd.Series(values, dtype=kind)
+
+
+@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_truth_values_are_the_numbers_0_and_1(rng, texts, gaps):
+    """However they are stored, in training and in predictions, and their gaps are gaps."""
+    n = 120
+    y = rng.integers(2, size=n)
+    found = (rng.random((n, 2)) < 0.2 + 0.6 * y[:, None]).astype(object)
+    found[rng.random((n, 2)) < 0.2 * gaps] = None
+    colour = np.where(rng.random(n) < 0.3 + 0.4 * y, "red", "blue").tolist()
+    numbers = pd.DataFrame(found, columns=["one", "two"]).astype(float)
+    if texts:
+        numbers["colour"] = colour
+    model = SharedKernelClassifier(n_components=2, random_state=0)
+    expected = clone(model).fit(numbers, y).predict_proba(numbers)
+    assert numbers.isna().any(axis=None) == gaps
+    kinds = ["boolean", "bool[pyarrow]", "object", "object with NaN", "polars"]
+    frames = []
+    for kind in kinds if gaps else ["bool", *kinds]:
+        columns = {"one": truths(found[:, 0].tolist(), kind)}
+        columns["two"] = truths(found[:, 1].tolist(), kind)
+        columns |= {"colour": colour} if texts else {}
+        made = pytest.importorskip("polars") if kind == "polars" else pd
+        frames.append(made.DataFrame(columns))
+    for frame in frames:
+        fitted = clone(model).fit(frame, y)
+        for other in frames:
+            np.testing.assert_array_equal(fitted.predict_proba(other), expected)
+        if not texts:
+            density = SharedKernelDensity(n_components=2, random_state=0)
+            theirs = clone(density).fit(numbers).score_samples(numbers)
+            np.testing.assert_array_equal(density.fit(frame).score_samples(frame), theirs)
+
+
+def test_truth_values_are_categories_if_you_say_so(rng):
+    polars = pytest.importorskip("polars")
+    n = 120
+    y = rng.integers(2, size=n)
+    member = [None if rng.random() < 0.2 else bool(rng.random() < 0.2 + 0.6 * c) for c in y]
+    spelled = pd.DataFrame({"member": [None if v is None else str(v) for v in member]})
+    model = SharedKernelClassifier(n_components=2, random_state=0)
+    expected = clone(model).fit(spelled, y).predict_proba(spelled)
+    named = clone(model).set_params(categorical_features=["member"])
+    for frame, each in [
+        (pd.DataFrame({"member": pd.array(member, dtype="boolean")}), named),
+        (pd.DataFrame({"member": pd.Series(member, dtype=object)}), named),
+        (polars.DataFrame({"member": member}), named),
+        (pd.DataFrame({"member": pd.Categorical(member)}), model),
+    ]:
+        fitted = clone(each).fit(frame, y)
+        np.testing.assert_array_equal(fitted.columns_.values[0], [False, True])
+        np.testing.assert_array_equal(fitted.predict_proba(frame), expected)
+        assert set(fitted.sample(50, random_state=0)[0][:, 0]) == {False, True}
 
 
 def test_warm_start_goes_on(rng):

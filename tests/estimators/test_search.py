@@ -1,5 +1,6 @@
 """The search for settings: against scikit-learn's cross-validation, and on planted data."""
 
+import time
 import warnings
 
 import numpy as np
@@ -14,7 +15,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from pskem import SharedKernelClassifier, SharedKernelClassifierCV, Shrinkage
-from pskem.estimators._selection import Candidate, Trial, make_candidates, search
+from pskem.estimators._selection import (
+    AUTO,
+    Candidate,
+    Fold,
+    Trial,
+    in_time,
+    make_candidates,
+    search,
+    tries_several,
+)
 from pskem.preprocessing import IndependentComponents
 
 SMALL = {
@@ -38,6 +48,7 @@ def _one_thread():
     [
         SharedKernelClassifierCV(
             SharedKernelClassifier(max_iter=10, discriminative_iter=2),
+            shrinkage=["auto"],
             time_budget=0.0,
             cv=2,
             n_jobs=1,
@@ -120,16 +131,18 @@ def test_what_would_take_too_long_is_left_out():
         candidates,
         lambda c: c.n_components,
         attempt,
-        10.0,
+        time.monotonic() + 10.0,
         lambda t, i, left: seen.append((t, i, left)),
     )
     assert [trial.candidate.n_components for trial, _, _ in seen] == [2, 3, 8]
     assert [(done, left) for _, done, left in seen] == [(1, 3), (3, 1), (4, 0)]
 
 
-@pytest.mark.parametrize("selection", ["validation", "bic"])
-def test_without_time_one_candidate_is_tried(iris, selection):
-    model = SharedKernelClassifierCV(selection=selection, time_budget=0.0, random_state=0)
+@pytest.mark.parametrize(
+    "settings", [{"selection": "bic"}, {"covariance_type": "full"}, {"shrinkage": ["auto", 1.0]}]
+)
+def test_without_time_one_candidate_is_tried(iris, settings):
+    model = SharedKernelClassifierCV(time_budget=0.0, random_state=0, **settings)
     model.fit(*iris)
     assert len(model.cv_results_["params"]) == 1
     assert model.n_candidates_ > 1
@@ -140,6 +153,108 @@ def test_without_time_one_candidate_is_tried(iris, selection):
         "covariance_type": "full",
         "shrinkage": 5.0,
     }
+
+
+# --------------------------------------------------------------------------- defaults of a fit
+
+
+def test_the_defaults_of_the_classifier_are_tried_first(iris):
+    X, y = iris
+    base = SharedKernelClassifier(random_state=3, max_iter=10)
+    folds = StratifiedKFold(3, shuffle=True, random_state=1)
+    search = SharedKernelClassifierCV(base, cv=folds, time_budget=None, random_state=0, n_jobs=1)
+    seen = []
+    search._report = lambda trial, done, left: seen.append(trial.candidate)
+    search.fit(X, y)
+    assert seen[0] == AUTO
+    assert AUTO not in seen[1:]
+    results = search.cv_results_
+    assert search.n_candidates_ == len(results["params"]) == len(seen)
+    (i,) = np.flatnonzero(results["param_n_components"] == "auto")
+    assert results["params"][i] == dict.fromkeys(Candidate._fields, "auto")
+    # As honest as the others: each fold chooses its forms and their exponents by itself.
+    np.testing.assert_array_equal(
+        [results[f"split{fold}_test_score"][i] for fold in range(3)],
+        cross_val_score(base, X, y, cv=folds),
+    )
+    losses = -cross_val_score(base, X, y, cv=folds, scoring="neg_log_loss")
+    assert results["mean_log_loss"][i] == pytest.approx(losses.mean(), rel=1e-9)
+    others = [K for K in results["param_n_components"] if K != "auto"]
+    assert all(isinstance(K, int) for K in others)  # no texts because of one of them
+
+
+def test_without_time_the_search_gives_the_default_fit(iris):
+    X, y = iris
+    search = SharedKernelClassifierCV(
+        SharedKernelClassifier(random_state=0), time_budget=0.0, random_state=0
+    ).fit(X, y)
+    assert search.best_params_ == dict.fromkeys(Candidate._fields, "auto")
+    assert search.best_estimator_.n_views_ > 1
+    alone = SharedKernelClassifier(random_state=0).fit(X, y)
+    np.testing.assert_array_equal(search.predict_proba(X), alone.predict_proba(X))
+    assert "split1_test_score" in search.cv_results_
+    assert "split2_test_score" not in search.cv_results_
+
+
+@pytest.mark.parametrize(
+    ("settings", "base"),
+    [
+        ({"n_components": [3]}, {}),
+        ({"covariance_type": "full"}, {}),
+        ({"selection": "bic"}, {}),
+        ({}, {"init": "k-means++"}),
+        ({}, {"shrinkage": Shrinkage(target="pooled")}),
+        ({}, {"early_stopping": False}),
+        ({}, {"partition": [[0, 1], [2, 3]]}),
+    ],
+    ids=str,
+)
+def test_the_defaults_are_not_tried_where_something_else_is_said(iris, settings, base):
+    search = SharedKernelClassifierCV(
+        SharedKernelClassifier(max_iter=3, tol=0, **base),
+        cv=2,
+        time_budget=0.0,
+        random_state=0,
+        **settings,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search.fit(*iris)
+    assert "auto" not in search.cv_results_["params"][0].values()
+
+
+def test_a_fit_says_whether_it_tries_several_forms(rng):
+    """As the classifier itself does, by the number of samples that have a class."""
+    X = rng.standard_normal((60, 2))
+    y = (X[:, 0] > 0).astype(int)
+    for n, weights in [(60, None), (20, None), (18, None), (10, np.full(10, 3.0))]:
+        model = SharedKernelClassifier(random_state=0, max_iter=3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X[:n], y[:n], weights)
+        tried = len(model.trials_) > 1
+        assert tries_several(model, np.ones(n, dtype=bool), weights) == tried
+    many = np.ones(20_000, dtype=bool)
+    assert not tries_several(SharedKernelClassifier(), many, None)
+    assert tries_several(SharedKernelClassifier(), many[1:], None)
+
+
+def test_only_the_defaults_may_run_out_of_time():
+    folds = [Fold(*[np.empty(0)] * 4) for _ in range(5)]
+    later, earlier = time.monotonic() + 1e6, time.monotonic() - 1.0
+    single = Candidate(3, 1, "full", 5.0)
+    for candidate, deadline, n in [(AUTO, later, 5), (AUTO, earlier, 2), (single, earlier, 5)]:
+        assert len(list(in_time(candidate, folds, deadline))) == n
+
+
+def test_a_number_of_views_is_for_the_defaults_alone(iris):
+    """Other candidates give a form, of which there is one view."""
+    X, y = iris
+    base = SharedKernelClassifier(n_views=2, random_state=0, max_iter=5)
+    first = SharedKernelClassifierCV(base, cv=2, time_budget=0.0).fit(X, y)
+    assert 1 < first.best_estimator_.n_views_ <= 2
+    grid = SharedKernelClassifierCV(base, cv=2, n_components=[3], time_budget=0.0).fit(X, y)
+    assert grid.best_estimator_.n_views_ == 1
 
 
 # ------------------------------------------------------------------------------------- results
@@ -336,7 +451,7 @@ def model_seed(model):
         ({"n_blocks": [9]}, "9"),
         ({"covariance_type": "round"}, "covariance_type='round'"),
         ({"covariance_type": ["full", "round"]}, "covariance_type='round'"),
-        ({"covariance_type": "auto"}, "covariance_type='auto'"),
+        ({"covariance_type": ["auto"]}, "covariance_type='auto'"),
         ({"shrinkage": [-2.0]}, r"shrinkage=-2\.0"),
         ({"estimator": "svm"}, "estimator='svm'"),
         ({"cv": 1}, "cv=1"),
@@ -364,7 +479,11 @@ def test_small_classes_make_fewer_folds(iris):
     X, y = iris
     keep = np.r_[0:50, 50:53, 100:150]
     model = SharedKernelClassifierCV(
-        SharedKernelClassifier(max_iter=5, tol=0), time_budget=0.0, cv=5, random_state=0
+        SharedKernelClassifier(max_iter=5, tol=0),
+        shrinkage=["auto"],
+        time_budget=0.0,
+        cv=5,
+        random_state=0,
     ).fit(X[keep], y[keep])
     assert sum(name.startswith("split") for name in model.cv_results_) == 3
 

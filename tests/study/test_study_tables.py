@@ -234,6 +234,19 @@ def test_a_library_that_is_not_there_is_left_out_and_told_of(tables, tmp_path, m
     assert "pip install lightgbm" in page
 
 
+def test_the_better_of_two_is_bold_on_the_page(tables, tmp_path):
+    study = study_of(tables, '["pskem", "knn"]')
+    session = conduct([study], tmp_path / "out", jobs=1, only=["flowers"])
+    with Store(tmp_path / "out" / "runs.sqlite", create=False) as store:
+        ours, peer = cells_of(study, store)
+    losses = [f"{cell.log_loss:.3f}" for cell in (ours, peer)]
+    better = int(peer.log_loss < ours.log_loss)
+    page = session.written.page.read_text()
+    assert f"<strong>{losses[better]}</strong>" in page
+    assert f"<strong>{losses[1 - better]}</strong>" not in page
+    assert "**" not in page
+
+
 def test_from_the_command_to_the_record(tables, tmp_path, capsys):
     out = tmp_path / "out"
     command = ["reproduce", "tables", "--data", str(tables), "--out", str(out), "--jobs", "1"]
@@ -310,8 +323,8 @@ def test_wins_and_losses_are_counted_alike():
     assert shown["knn"][0] == "2.00"
     assert shown["lda (failed on 1)"] == ["2.50", "2.00"]
     by_table = {row[0]: row[1:] for row in table_by_table(comparison).rows}
-    assert by_table["one"][:4] == ["90.0", "90.0 lda", "0.300", "*0.200* lda"]
-    assert by_table["three"][:4] == ["60.0", "*70.0* knn", "*0.600*", "0.700 knn"]
+    assert by_table["one"][:4] == ["90.0", "90.0 lda", "0.300", "**0.200** lda"]
+    assert by_table["three"][:4] == ["60.0", "**70.0** knn", "**0.600**", "0.700 knn"]
 
 
 def test_a_table_that_is_not_done_does_not_count():

@@ -11,6 +11,7 @@ from sklearn.datasets import load_iris, load_wine, make_classification
 import pskem
 from pskem import SharedKernelClassifier
 from pskem.engine import serial_map
+from pskem.margins import Margins
 from pskem.model import multiply
 from pskem.training import Samples, Settings
 from pskem.training._exponents import PULL_EXPONENTS, fit_exponents
@@ -149,6 +150,24 @@ def test_what_was_tried_is_told(wine):
     assert len(model.reference_log_densities_) == len(wine[0])
 
 
+def test_every_block_is_of_the_form_of_its_view(wine):
+    X, y, model = wine
+    assert model.block_views_.tolist() == list(model.model_.views)
+    trial_of = {trial["view"]: trial for trial in model.trials_ if trial["view"] is not None}
+    assert set(trial_of) == set(range(model.n_views_)) == set(model.block_views_)
+    for view, block in zip(model.block_views_, model.blocks_, strict=True):
+        trial = trial_of[view]
+        assert block.covariance_type == trial["covariance_type"]
+        assert trial["exponent"] > 0.0
+        assert (len(block.means) >= len(X)) == trial["local"]
+        if not (trial["linear"] or trial["local"]):  # these read features in other ways too
+            assert isinstance(block.reading, Margins) == trial["margins"]
+    assert all(trial["exponent"] == 0.0 for trial in model.trials_ if trial["view"] is None)
+    one = SharedKernelClassifier(n_blocks=2, random_state=0).fit(X, y)
+    assert one.block_views_.tolist() == [0, 0]
+    assert [trial["view"] for trial in one.trials_] == [0]
+
+
 @pytest.mark.usefixtures("threaded")
 def test_the_same_for_all_threads_and_orders(wine, rng):
     X, y, model = wine
@@ -178,6 +197,8 @@ def test_a_watcher_ends_the_fit(wine):
         X, y, watch=lambda now: seen.append(now) or 1
     )
     assert len(seen) == 1 == model.n_views_
+    kept = [(trial["view"], trial["exponent"]) for trial in model.trials_ if trial["exponent"]]
+    assert kept == [(0, 1.0)]
 
 
 def test_a_saved_product_is_the_same(wine, tmp_path):
@@ -220,8 +241,9 @@ def test_all_samples_are_trained_on(wine):
     X, _, model = wine
     for block in model.model_.first_view.blocks:
         assert block.structure.standardised
-        if block.reading is None:
-            np.testing.assert_allclose(block.shift, X[:, block.features].mean(axis=0), rtol=1e-9)
+        own = X[:, block.features]
+        read = own if block.reading is None else block.reading.forward(own)
+        np.testing.assert_allclose(block.shift, read.mean(axis=0), rtol=1e-9, atol=1e-12)
 
 
 def test_the_product_is_better_than_one_model(rng):
@@ -247,16 +269,20 @@ def test_forms_of_categories_and_numbers():
     numbers = Samples(X, labels, classes, priors)
     mixed = numbers._replace(levels=(2,))
     alone = numbers._replace(levels=(2, 2))
-    assert not any(form.categories_as_numbers for form in forms(settings, numbers))
-    assert any(form.categories_as_numbers for form in forms(settings, mixed))
-    assert not any(form.margins for form in forms(settings, alone))
-    plain = forms(settings._replace(margins=False), mixed)
-    assert plain
-    assert not any(form.margins for form in plain)
+
+    def tried(samples, mapped=True, laborious=False, **given):
+        return forms(settings._replace(**given), samples, mapped, laborious)
+
+    assert not any(form.shape.categories_as_numbers for form in tried(numbers))
+    assert any(form.shape.categories_as_numbers for form in tried(mixed))
+    assert any(form.margins for form in tried(mixed))
+    assert not any(form.margins for form in tried(mixed, mapped=False))
+    tied = [form.margins for form in tried(numbers) if form.structure.name == "tied"]
+    assert tied[0] is False  # where nothing is said, tied covariances are of numbers as they are
+    assert tried(numbers, margins=True)[1].margins is True
     for samples in (numbers, mixed, alone):
-        assert forms(settings, samples)[0].structure.name == "full"
-        fewer = forms(settings._replace(laborious=True), samples)
-        assert len(fewer) < len(forms(settings, samples))
+        assert tried(samples)[0].structure.name == "full"
+        assert len(tried(samples, laborious=True)) < len(tried(samples))
 
 
 def test_categories_may_depend_on_each_other(rng):

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pskem import SharedKernelClassifier, Shrinkage
-from pskem.estimators._selection import Trial, make_candidates
+from pskem.estimators._selection import AUTO, Trial, make_candidates
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError
 from pskem.workflow import Task, tune, tuning
@@ -60,11 +60,13 @@ def test_trials_are_those_of_scikit_learns_cross_validation(tmp_path):
     folds = StratifiedKFold(4, shuffle=True, random_state=0)
     train, _ = next(folds.split(X, y))
     grid = make_candidates(np.bincount(y[train]), 13, covariance_type=list(STRUCTURES))
-    assert len(trials) == len(grid) == found.n_candidates
+    assert len(trials) == 1 + len(grid) == found.n_candidates
     assert (found.n_rows, found.n_folds) == (178, 4)
-    assert [left for _, _, left in seen] == list(range(len(grid)))[::-1]
+    assert [left for _, _, left in seen] == list(range(1 + len(grid)))[::-1]
     assert trials[0].merit == max(trial.merit for trial in trials)
-    for trial in trials[:2]:
+    defaults = seen[0][0]
+    assert defaults.candidate == AUTO
+    for trial in [defaults, *trials[:2]]:
         model = SharedKernelClassifier(**trial.candidate._asdict(), random_state=0, max_iter=20)
         pipeline = make_pipeline(StandardScaler(), model)
         np.testing.assert_array_equal(
@@ -77,9 +79,11 @@ def test_trials_are_those_of_scikit_learns_cross_validation(tmp_path):
 def test_without_time_the_first_candidate_is_still_tried(table):
     task = Task.read(str(table), "species")
     found = tune(task, SharedKernelClassifier(random_state=0), n_folds=5, budget=0.0)
-    assert len(found.trials) == 1
+    assert [trial.candidate for trial in found.trials] == [AUTO]
     assert found.n_folds == 2
     assert found.n_candidates > 10
+    given = tune(task, SharedKernelClassifier(init="k-means++", random_state=0), 5, 0.0)
+    assert given.n_candidates == found.n_candidates - 1  # what fit would do has that form
 
 
 def test_candidates_that_would_take_too_long_are_left_out(table, monkeypatch):
@@ -102,14 +106,14 @@ def test_candidates_that_would_take_too_long_are_left_out(table, monkeypatch):
         assert 1 < len(found.trials) < found.n_candidates
 
 
-def test_tables_of_categories_have_nothing_to_search(tmp_path, rng):
+def test_tables_of_categories_have_no_sizes_to_search(tmp_path, rng):
     y = np.arange(60) % 2
     frame = pd.DataFrame({"a": np.where(rng.random(60) < 0.9, y, 1 - y), "y": y})
     frame["a"] = frame["a"].map({0: "no", 1: "yes"})
     frame.to_csv(tmp_path / "t.csv", index=False)
     task = Task.read(str(tmp_path / "t.csv"), "y")
     found = tune(task, SharedKernelClassifier(random_state=0), n_folds=3, budget=60.0)
-    assert found.n_candidates == 1
+    assert found.n_candidates == 2
     assert found.trials[0].accuracies.mean() > 0.8
     frame["a"] = ["yes"] + ["no"] * 59
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -31,10 +31,12 @@ Examples:
 @model_argument
 @as_json
 def inspect(model: str, as_json: bool) -> None:
-    """Show the parameters, blocks, kernels per class and shared proportion of a model file.
+    """Show the parameters, views, blocks, kernels per class and shared proportion of a model file.
 
-    A class holds a kernel if its weight is at least 0.01. Loading a model file runs no code, so
-    files of unknown origin are safe to inspect.
+    Views are models of different forms whose probabilities are multiplied, each raised to its
+    exponent. Their log loss was measured on rows that they were not trained on. A class holds a
+    kernel if its weight is at least 0.01. Loading a model file runs no code, so files of unknown
+    origin are safe to inspect.
     """
     from pskem.display import take_apart
     from pskem.model import HELD, shared_proportion
@@ -57,6 +59,7 @@ def inspect(model: str, as_json: bool) -> None:
         [getattr(member, "block_weights_", np.ones(len(member.blocks_))) for member in members]
     )
     chosen = _chosen(members, weights)
+    view_of, views = _views(members)
     temperatures = [getattr(member, "temperature_", 1.0) for member in members]
     if as_json:
         print_json(
@@ -70,15 +73,17 @@ def inspect(model: str, as_json: bool) -> None:
                 },
                 "chosen": chosen,
                 "classes": classes,
+                "views": views,
                 "blocks": [
                     {
+                        "view": view,
                         "features": block.features,
                         "n_components": len(block.means),
                         "covariance_type": block.covariance_type,
                         "kernels_per_class": n,
                         "weight": weight,
                     }
-                    for block, n, weight in zip(blocks, held, weights, strict=True)
+                    for view, block, n, weight in zip(view_of, blocks, held, weights, strict=True)
                 ],
                 "members": len(members),
                 "temperature": temperatures[0] if len(members) == 1 else temperatures,
@@ -101,12 +106,74 @@ def inspect(model: str, as_json: bool) -> None:
     parameters = sorted(classifier.get_params().items())
     rows = [(name, _short(value), _auto(name, value, chosen)) for name, value in parameters]
     show(Table(["parameter", "value", "chosen"], rows, left=3))
-    headings = ["block", "features", "kernels", "covariance", "weight"]
+    several = max(view_of) > 0
+    if several and views:
+        show(_view_table(views))
+    headings = ["block", *["view"] * several, "features", "kernels", "covariance", "weight"]
     counts = [
-        (r, len(b.features), len(b.means), b.covariance_type, f"{weight:.3g}", *n[:SHOWN])
-        for r, (b, n, weight) in enumerate(zip(blocks, held, weights, strict=True))
+        (
+            *(r, view)[: 1 + several],
+            len(b.features),
+            len(b.means),
+            b.covariance_type,
+            f"{weight:.3g}",
+            *n[:SHOWN],
+        )
+        for r, (view, b, n, weight) in enumerate(zip(view_of, blocks, held, weights, strict=True))
     ]
     show(Table([*headings, *(f"held by {c}" for c in classes[:SHOWN])], counts))
+
+
+def _views(models: list[Any]) -> tuple[list[int], list[dict[str, Any]]]:
+    """To which view each block belongs, counted through all models, and the trials of the views.
+
+    `n_components` are those of the trained blocks; trials had fewer rows, and other numbers.
+    """
+    view_of: list[int] = []
+    views: list[dict[str, Any]] = []
+    for model in models:
+        first = max(view_of, default=-1) + 1
+        own = getattr(model, "block_views_", np.zeros(len(model.blocks_), dtype=int)).tolist()
+        view_of += [first + view for view in own]
+        trials = {trial.get("view"): trial for trial in getattr(model, "trials_", ())}
+        for view in sorted(set(own) & set(trials)):
+            kernels = [len(b.means) for b, v in zip(model.blocks_, own, strict=True) if v == view]
+            found = {**trials[view], "view": first + view, "n_components": kernels}
+            views.append({"form": _form(trials[view]), **found})
+    return view_of, views
+
+
+def _form(trial: dict[str, Any]) -> str:
+    """A form of model in words."""
+    if trial["local"]:
+        parts = ["a kernel at every row"]
+    elif trial["linear"]:
+        parts = ["linear in steps of the numbers"]
+    else:
+        parts = [f"{trial['covariance_type']} covariances"]
+    more = {
+        "margins": "mapped features",
+        "fine": "many kernels",
+        "fine_categories": "many kernels of categories",
+        "categories_as_numbers": "categories as numbers",
+    }
+    return ", ".join([*parts, *(text for name, text in more.items() if trial[name])])
+
+
+def _view_table(views: list[dict[str, Any]]) -> Table:
+    headings = ["view", "form", "kernels", "discriminative passes", "held-out log loss", "exponent"]
+    rows = [
+        (
+            view["view"],
+            view["form"],
+            ", ".join(map(str, view["n_components"])),
+            view["discriminative_iter"],
+            f"{view['log_loss']:.4f}",
+            f"{view['exponent']:.3g}",
+        )
+        for view in views
+    ]
+    return Table(headings, rows, left=2)
 
 
 def _chosen(models: list[Any], weights: FloatArray) -> dict[str, list[Any]]:

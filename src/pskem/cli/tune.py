@@ -50,12 +50,13 @@ def tune(
 ) -> None:
     """Choose K, blocks, covariances and shrinkage for DATA, and save the best.
 
-    Cross-validates the settings of fit first, then similar ones, until the time budget is used up.
-    The best setting by accuracy, and by log loss among equals, is trained on all rows and saved.
-    Its cross-validated accuracy is slightly optimistic, because it is the best of many: measure
-    the model on rows that it has not seen.
+    Cross-validates the defaults of fit first, which multiply models of several forms. Then come
+    single models, those of the usual sizes first, until the time budget is used up. The best
+    setting by accuracy, and by log loss among equals, is trained on all rows and saved. Its
+    cross-validated accuracy is slightly optimistic, because it is the best of many: measure the
+    model on rows that it has not seen.
     """
-    from pskem.estimators import SharedKernelClassifier, configured
+    from pskem.estimators import AUTO, SharedKernelClassifier, configured
     from pskem.workflow import train
     from pskem.workflow import tune as search
 
@@ -83,6 +84,8 @@ def tune(
     headings = ("kernels", "blocks", "covariance", "shrinkage", "accuracy", "+/-", "log loss")
     rows = [_row(trial) for trial in found.trials[:SHOWN]]
     show(Table((*headings, "seconds"), rows, left=0))
+    if any(trial.candidate == AUTO for trial in found.trials[:SHOWN]):
+        print("\nauto: the defaults of fit, which multiply models of several forms.")
     if len(found.trials) > SHOWN:
         print(f"({len(found.trials) - SHOWN} more were tried.)")
     print()
@@ -130,7 +133,7 @@ def _row(trial: Trial) -> list[str]:
         str(K),
         str(R),
         kind,
-        f"{pseudo:g}",
+        pseudo if isinstance(pseudo, str) else f"{pseudo:g}",
         percent(float(trial.accuracies.mean())),
         percent(float(np.std(trial.accuracies, ddof=1))),
         f"{trial.log_losses.mean():.4f}",

@@ -48,9 +48,18 @@ class Page:
     def text(self, text: str) -> None:
         self._parts.append(f"<p>{html.escape(text)}</p>")
 
-    def table(self, table: Table, ours: int | None = None, folded: str | None = None) -> None:
-        """``ours`` is the row to set off; ``folded`` stands for the table until it is unfolded."""
-        made = table.html(ours)
+    def table(
+        self,
+        table: Table,
+        ours: int | None = None,
+        folded: str | None = None,
+        mark: str | None = None,
+    ) -> None:
+        """``ours`` is the row to set off; ``folded`` stands for the table until it is unfolded.
+
+        Text between two marks is bold.
+        """
+        made = table.html(ours, mark)
         if folded is not None:
             made = f"<details><summary>{html.escape(folded)}</summary>{made}</details>"
         self._parts.append(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,21 +33,29 @@ class Table(NamedTuple):
         ]
         return "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
 
-    def html(self, ours: int | None = None) -> str:
-        """A ``<table>``; ``ours`` is the row to set off."""
+    def html(self, ours: int | None = None, mark: str | None = None) -> str:
+        """A ``<table>``; ``ours`` is the row to set off, and text between two marks is bold."""
         body = "".join(
-            f"<tr{' class=ours' if i == ours else ''}>{self._cells(row, 'td')}</tr>"
+            f"<tr{' class=ours' if i == ours else ''}>{self._cells(row, 'td', mark=mark)}</tr>"
             for i, row in enumerate(self.rows)
         )
         head = self._cells(self.headings, "th", ' scope="col"')
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
-    def _cells(self, line: Sequence[Any], tag: str, more: str = "") -> str:
+    def _cells(self, line: Sequence[Any], tag: str, more: str = "", mark: str | None = None) -> str:
         kinds = [more + " class=text" * (i < self.left) for i in range(len(line))]
         return "".join(
-            f"<{tag}{kind}>{html.escape(str(cell))}</{tag}>"
+            f"<{tag}{kind}>{_bold(html.escape(str(cell)), mark)}</{tag}>"
             for kind, cell in zip(kinds, line, strict=True)
         )
+
+
+def _bold(text: str, mark: str | None) -> str:
+    """Escaped text with the parts between two marks in bold."""
+    if mark is None:
+        return text
+    between = re.escape(html.escape(mark))
+    return re.sub(f"{between}(.+?){between}", r"<strong>\1</strong>", text)
 
 
 def _column(cells: Sequence[str], text: bool, aligned: bool) -> list[str]:

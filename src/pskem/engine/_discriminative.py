@@ -18,6 +18,7 @@ then F - tau sum_r beta_r sum_k KL(anchor_k || kernel_k).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -89,16 +90,19 @@ class Pull(NamedTuple):
         return float(value - 0.5 * np.trace(common) if common.ndim else value)
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class Step:
     """Kernels of all blocks, their statistics and F under the contrast, and the step's size.
 
     penalty : for their distance from what they are pulled to
+    prepared : the kernels made ready; follows from them, so files go without
     """
 
     kernels: list[Kernels]
     summary: Summary
     size: float
     penalty: float = 0.0
+    prepared: tuple[Prepared, ...] | None = field(default=None, metadata={"derived": True})
 
     @property
     def criterion(self) -> float:
@@ -122,7 +126,7 @@ def assess(
     if pull is not None:
         weighed = zip(rule.block_weights, prepared, strict=True)
         penalty = sum(float(b) * pull.penalty(r, block) for r, (b, block) in enumerate(weighed))
-    return Step(list(kernels), summary, size, penalty)
+    return Step(list(kernels), summary, size, penalty, prepared)
 
 
 def discriminative_pass(
@@ -142,7 +146,7 @@ def discriminative_pass(
     """
     if not step.criterion < 0.0:
         return None
-    prepared = prepare_all(structures, step.kernels, source, parallel_map)
+    prepared = step.prepared or prepare_all(structures, step.kernels, source, parallel_map)
     size = step.size
     held: list[Moments | None] = [None] * len(prepared)
     if pull is not None:
@@ -153,7 +157,7 @@ def discriminative_pass(
         kernels = [new if beta > 0.0 else old for beta, new, old in pairs]
         proposal = assess(structures, source, kernels, rule, parallel_map, size, pull)
         if proposal.criterion > step.criterion:
-            return proposal._replace(size=max(NEXT_STEP * size, LAST_STEP) if growing else size)
+            return replace(proposal, size=max(NEXT_STEP * size, LAST_STEP) if growing else size)
         size *= 2.0
     return None
 

@@ -31,6 +31,7 @@ from pskem.structures import (
     FloatArray,
     Separable,
     Structure,
+    invert_lower,
     upper_triangle,
 )
 
@@ -147,7 +148,7 @@ class Gaps(NamedTuple):
         dense = structure.storage.dense(covariances, K, m)
         if not structure.storage.per_kernel:
             dense = dense[:1]
-        root = np.linalg.inv(np.linalg.cholesky(dense))
+        root = invert_lower(np.linalg.cholesky(dense))
         precisions = np.broadcast_to(root.swapaxes(1, 2) @ root, (K, m, m))
         log_det = -2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
         gaps = cls(precisions, means, np.broadcast_to(log_det, K), {})

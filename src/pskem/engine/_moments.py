@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskem.structures import FloatArray, Gaussians, SecondMoments, Structure
+from pskem.structures import FloatArray, Gaussians, SecondMoments, Structure, invert_lower
 
 __all__ = ["Frame", "Moments", "estimate", "expect", "rebase"]
 
@@ -21,7 +21,7 @@ class Frame(NamedTuple):
     """Where moments are taken: of z = whitener @ (x - origin), for each kernel.
 
     origins : (K, m)
-    whitener : (m, m); None for the identity
+    whitener : (m, m), lower triangular; None for the identity
     """
 
     origins: FloatArray
@@ -46,7 +46,7 @@ class Frame(NamedTuple):
         """Kernels in this frame as they are outside."""
         means, covariances = kernels
         if self.whitener is not None:
-            colour = np.linalg.inv(self.whitener)
+            colour = invert_lower(self.whitener)
             means = means @ colour.T
             covariances = _turn(covariances, colour)
         return Gaussians(self.origins + means, covariances)
@@ -117,7 +117,7 @@ def rebase(structure: Structure, moments: Moments, frame: Frame) -> Moments:
             identity if place.whitener is None else place.whitener
             for place in (frame, moments.frame)
         )
-        change = new @ np.linalg.inv(old)
+        change = new @ invert_lower(old)
         first, common = first @ change.T, _turn(common, change)
     shift = frame.enter(moments.frame.origins)  # (K, m): z' = z + shift
     cross = structure.products(np.full(len(shift), 2.0), first, shift)

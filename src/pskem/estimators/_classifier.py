@@ -179,8 +179,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         list of names or places, or a mask. They have a block of their own with categorical
         kernels, exact discrete distributions; missing and unknown values are gaps. Some views take
         categories as numbers instead; to these a missing value is one of its own if the training
-        has some. Settings of
-        blocks and kernels are for the numbers.
+        has some. Truth values are the numbers 0 and 1, and their gaps are gaps, unless they are
+        named here or have the dtype of categories. Columns of texts that look like identifiers or
+        numbers give a warning. Settings of blocks and kernels are for the numbers.
     random_state : int, RandomState instance or None, default=None
         Source of randomness. With an int, the same data, to the last bit, give the same model, in
         whatever order their rows come.
@@ -214,10 +215,14 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         block can say against a class by log(1 / share).
     n_views_ : int
         Models that are multiplied.
+    block_views_ : ndarray of int of shape (n_blocks,)
+        To which of these models each block belongs, counted from 0.
     trials_ : list of dict
-        The forms that were tried and their exponents in the product; empty if nothing was tried.
-        `log_loss` is of samples that they had not seen, to which their calibration was fitted.
-        `n_components` is that of the first trial, which had fewer samples.
+        The forms that were tried; empty if nothing was tried. `view` is the place of the form among
+        the models that are multiplied, or None if it is not one of them, and `exponent` how much it
+        counts there. `log_loss` is of samples that they had not seen, to which their calibration
+        was fitted. `n_components` is that of the first trial, which had fewer samples. The other
+        entries say what is special about the form.
     n_iter_ : int
         Number of passes that were run.
     converged_ : ndarray of bool of shape (n_blocks,)

@@ -29,6 +29,9 @@ FROM_DTYPE = "from_dtype"
 SIMPLE = (str, int, float, np.integer, np.floating, np.bool_)
 #: Different values from which on texts that are mostly numbers seem to be meant as numbers.
 MANY_VALUES = 10
+#: A column with more distinct texts than this, one for every second row at least, looks like an
+#: identifier; the command line drops such columns by the same rule.
+IDENTIFIER_VALUES = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,13 +235,14 @@ def check_frame(X: Any) -> None:
 
 
 def _doubt(X: Any, places: NDArray[np.intp]) -> None:
-    """Warn of columns of texts that seem to be numbers."""
+    """Warn of columns of texts that seem to be numbers or identifiers."""
     for place in places:
         if hasattr(X, "iloc") and str(X.iloc[:, place].dtype) == "category":
             continue
         if not hasattr(X, "iloc") and _polars_kind(X, place) in ("Categorical", "Enum"):
             continue
-        found = {value for value in _objects(X, place) if not is_missing(value)}
+        values = [value for value in _objects(X, place) if not is_missing(value)]
+        found = set(values)
         others = sorted(str(value) for value in found if not _is_number(value))
         if len(found) > MANY_VALUES and len(others) < len(found) / 2:
             such = f", but for {', '.join(map(repr, others[:3]))}" if others else ""
@@ -246,6 +250,15 @@ def _doubt(X: Any, places: NDArray[np.intp]) -> None:
                 f"Column {_name(X, place)!r} holds texts that are numbers{such}; they are taken for"
                 " categories. Make numbers of it, for example with pandas.to_numeric(column,"
                 " errors='coerce'), or name it as a category (dtype, categorical_features).",
+                UserWarning,
+                stacklevel=2,
+            )
+        elif IDENTIFIER_VALUES < len(found) <= MOST_VALUES and len(found) >= len(values) / 2:
+            warnings.warn(
+                f"Column {_name(X, place)!r} looks like an identifier: it has {len(found):,}"
+                f" distinct texts in {len(values):,} rows. They are taken for categories, most"
+                " of which new rows will not have. Leave the column out, or name it as a category"
+                " (dtype, categorical_features).",
                 UserWarning,
                 stacklevel=2,
             )

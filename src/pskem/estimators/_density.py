@@ -146,7 +146,8 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
             X, nobody, weights = counted_rows(X, np.zeros(len(X), dtype=np.intp), sample_weight)
             only = np.zeros(1, dtype=np.intp)
             samples = Samples(X, nobody, only, np.ones(1), None, names, weights)
-            plan = make_plan(settings, samples, before, *draw_seeds(self.random_state))
+            (seed,) = draw_seeds(self.random_state)
+            plan = make_plan(settings, samples, before, seed)
             with (
                 workers(settings.n_jobs) as parallel_map,
                 observing(self, plan, samples, None) as observers,

@@ -59,6 +59,11 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         return 1 if views is None else 1 + max(views)
 
     @property
+    def block_views_(self) -> NDArray[np.intp]:
+        views = self.model_.views
+        return np.array([0] * len(self.model_.blocks) if views is None else views, dtype=np.intp)
+
+    @property
     def temperature_(self) -> float:
         return self.model_.temperature
 

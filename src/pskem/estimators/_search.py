@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, Literal, Self
@@ -22,6 +23,7 @@ from pskem.estimators._input import (
 )
 from pskem.estimators._prediction import ModelPredictor
 from pskem.estimators._selection import (
+    AUTO,
     SHRINKAGE_FACTORS,
     Candidate,
     Fold,
@@ -29,9 +31,11 @@ from pskem.estimators._selection import (
     by_bic,
     by_folds,
     configured,
+    in_time,
     make_candidates,
     results_of,
     search,
+    tries_several,
 )
 from pskem.structures import STRUCTURES, FloatArray
 from pskem.training import (
@@ -56,24 +60,32 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
     best is fitted to all samples. The fitted model is :attr:`best_estimator_`, and this estimator
     predicts as it does.
 
+    The first settings are the defaults of :class:`SharedKernelClassifier`, which multiply models of
+    several forms: `n_components`, `n_blocks`, `covariance_type` and `shrinkage` are then all
+    ``"auto"`` in `best_params_` and `cv_results_`. The others are settings of one model. If you
+    give values to any of these four parameters, only the grid of them is tried.
+
     Parameters
     ----------
     estimator : SharedKernelClassifier or None, default=None
-        The classifier whose other settings are used; None is one with default settings.
+        The classifier whose other settings are used; None is one with default settings. The
+        defaults are tried only if it would multiply models itself: if its own form is open (see
+        `n_views` there), and the samples are fewer than 20,000 and have a class.
     n_components : "auto" or list of int, default="auto"
         Numbers of kernels to try: K of every block. ``"auto"`` tries 1, 2, 4, 8 and 16 for every
         class, as far as there are 10 samples for each.
     n_blocks : "auto" or list of int, default="auto"
         Numbers of blocks to try. ``"auto"`` tries blocks of at most 100, 32 and 16 features.
-    covariance_type : str or list of str, default="full"
-        Forms of the kernels to try.
+    covariance_type : "auto", str or list of str, default="auto"
+        Forms of the kernels to try. ``"auto"`` tries ``"full"``.
     shrinkage : "auto" or list of float or "auto", default="auto"
         Pseudo-samples to try. ``"auto"`` tries 1, 5 and 0.2 times what the classifier would take;
         with ``selection="bic"``, which always prefers less, and as ``["auto"]``, just that.
     selection : {"validation", "bic"}, default="validation"
         What decides: the accuracy in cross-validation and, of equals, the log loss; or the Bayesian
         information criterion of a fit by EM alone, which needs one fit instead of `cv`, and judges
-        how well the samples are described, not how well they are classified.
+        how well the samples are described, not how well they are classified. A product of models
+        has no such criterion, so the classifier's defaults are not tried there.
     cv : int, float, cross-validation generator or iterable, default=5
         Folds. An integer makes stratified, shuffled ones, as many as the smallest class allows; a
         number below 1 holds out that part of the samples, once.
@@ -81,7 +93,9 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         The search uses so many samples at most; the best settings are fitted to all.
     time_budget : float or None, default=60.0
         Seconds that the search may take, without the last fit. The first settings are tried in any
-        case; None tries all. With the same budget a faster machine may choose other settings.
+        case; None tries all. The classifier's defaults train all forms in every fold: they are
+        tried on two folds at least, and on the others while there is time. With the same budget a
+        faster machine may choose other settings.
     random_state : int, RandomState instance or None, default=None
         Source of randomness of the folds, and of the classifier if it has none.
     n_jobs : int or None, default=None
@@ -127,7 +141,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         *,
         n_components: Literal["auto"] | int | list[int] = "auto",
         n_blocks: Literal["auto"] | int | list[int] = "auto",
-        covariance_type: CovarianceType | list[CovarianceType] = "full",
+        covariance_type: CovarianceType | Literal["auto"] | list[CovarianceType] = "auto",
         shrinkage: Literal["auto"] | float | list[float | Literal["auto"]] = "auto",
         selection: Literal["validation", "bic"] = "validation",
         cv: Any = 5,
@@ -190,10 +204,11 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             some = representative(np.arange(spare.size), self.max_samples if ratio else 0)
             spare = spare.at(some)
             counts = np.unique(y[rows.places], return_counts=True)[1]
+            values = {name: self._values(name) for name in Candidate._fields}
             candidates = make_candidates(
                 counts,
                 max(1, n_numbers),
-                **{name: self._values(name) for name in Candidate._fields},
+                **{**values, "covariance_type": values["covariance_type"] or ["full"]},
                 factors=(1.0,) if self.selection == "bic" else SHRINKAGE_FACTORS,
                 unlabelled=ratio,
             )
@@ -203,11 +218,16 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
                 tried.set_params(partition=blocks)  # trials do not see names
                 R = len(blocks)
                 candidates = list(dict.fromkeys(c._replace(n_blocks=R) for c in candidates))
+            unasked = self.selection != "bic" and not any(values.values()) and not ratio
+            if unasked and tries_several(base, known, sample_weight):
+                candidates.insert(0, AUTO)
+            budget = np.inf if self.time_budget is None else float(self.time_budget)
+            deadline = time.monotonic() + budget
             trials = search(
                 candidates,
                 lambda candidate: candidate.cost(rows.size, X.shape[1]),
-                self._attempt(tried, X, y, rows, spare, seed),
-                np.inf if self.time_budget is None else float(self.time_budget),
+                self._attempt(tried, X, y, rows, spare, seed, deadline),
+                deadline,
                 self._report,
             )
             best = trials[0]
@@ -251,7 +271,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         """The values of a setting to try; None leaves them to the data."""
         value = getattr(self, name)
         if isinstance(value, str):
-            return None if value == "auto" and name != "covariance_type" else [value]
+            return None if value == "auto" else [value]
         values = list(value) if np.iterable(value) else [value]
         if not values:
             raise ValueError(f"{name}={value!r} is empty; give 'auto' or the values to try.")
@@ -308,6 +328,7 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
         rows: Rows,
         spare: Rows,
         seed: int,
+        deadline: float,
     ) -> Callable[[Candidate], Trial]:
         def fold(train: Any, test: Any) -> Fold:
             one, two = rows.at(train), rows.at(test)
@@ -320,7 +341,9 @@ class SharedKernelClassifierCV(ModelPredictor, ClassifierMixin, BaseEstimator):
             return by_bic(lambda c: [(configured(base, c), whole)])
         splits = self._splits(X, y, rows.places, seed)
         folds = [fold(train, test) for train, test in splits]
-        return by_folds(lambda c: ((configured(base, c), fold) for fold in folds))
+        return by_folds(
+            lambda c: ((configured(base, c), fold) for fold in in_time(c, folds, deadline))
+        )
 
     def _splits(
         self, X: FloatArray, y: NDArray[Any], places: NDArray[np.intp], seed: int

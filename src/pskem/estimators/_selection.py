@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,16 @@ from sklearn.exceptions import ConvergenceWarning
 from pskem.blocks import partition_features
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES, FloatArray
-from pskem.training import Shrinkage, suggest_n_components, usual_blocks
+from pskem.training import (
+    Settings,
+    Shrinkage,
+    suggest_n_components,
+    tries_forms,
+    usual_blocks,
+)
 
 __all__ = [
+    "AUTO",
     "Candidate",
     "Fold",
     "Maker",
@@ -27,9 +34,11 @@ __all__ = [
     "by_bic",
     "by_folds",
     "configured",
+    "in_time",
     "make_candidates",
     "results_of",
     "search",
+    "tries_several",
 ]
 
 #: Kernels of every class, features of a block and multiples of the automatic shrinkage to try.
@@ -39,26 +48,48 @@ SHRINKAGE_FACTORS = (1.0, 5.0, 0.2)
 #: Training samples per kernel, at least.
 SAMPLES_PER_KERNEL = 10
 SMALLEST_PROBABILITY = 1e-15
+#: Folds that are tried whatever the time, at least.
+FEWEST_FOLDS = 2
 
 
 class Candidate(NamedTuple):
-    """Settings to try."""
+    """Settings to try: those of one model, or :data:`AUTO`."""
 
-    n_components: int
-    n_blocks: int
+    n_components: int | Literal["auto"]
+    n_blocks: int | Literal["auto"]
     covariance_type: str
-    shrinkage: float
+    shrinkage: float | Literal["auto"]
 
     def cost(self, n_samples: int, n_features: int) -> float:
-        """Multiplications of an EM pass, about."""
+        """Multiplications of an EM pass, about; 0 if it is not known how many models there are."""
+        if isinstance(self.n_components, str) or isinstance(self.n_blocks, str):
+            return 0.0
         m = n_features / self.n_blocks
         rows = m * (m + 3) / 2 if self.covariance_type == "full" else 2 * m
         return n_samples * self.n_blocks * self.n_components * (rows + 10)
 
 
+#: The classifier's own defaults, which try models of several forms and multiply the best.
+AUTO = Candidate("auto", "auto", "auto", "auto")
+
+
+def tries_several(
+    classifier: SharedKernelClassifier, known: NDArray[np.bool_], weights: FloatArray | None
+) -> bool:
+    """Whether the classifier tries models of several forms on samples of which some have a class.
+
+    known, weights : (n,), which samples have a class, and what each counts, if not one
+    """
+    counted = np.ones(int(known.sum())) if weights is None else np.asarray(weights)[known]
+    total = max(float(counted.sum()), float(np.count_nonzero(counted)))
+    return tries_forms(Settings.parse(classifier.get_params(deep=False)), total)
+
+
 def configured(base: SharedKernelClassifier, candidate: Candidate) -> SharedKernelClassifier:
     """A copy of the classifier with the candidate's settings."""
-    settings = candidate._asdict()
+    settings: dict[str, Any] = candidate._asdict()
+    if candidate != AUTO:
+        settings["n_views"] = "auto"  # which is one model, if its form is given
     if isinstance(base.shrinkage, Shrinkage):
         settings["shrinkage"] = replace(base.shrinkage, samples=candidate.shrinkage)
     model: SharedKernelClassifier = clone(base).set_params(**settings)
@@ -177,6 +208,19 @@ def _judge(model: SharedKernelClassifier, fold: Fold) -> tuple[float, float]:
     return float(np.average(right, weights=counted)), float(np.average(losses, weights=counted))
 
 
+def in_time(candidate: Candidate, folds: Sequence[Fold], deadline: float) -> Iterator[Fold]:
+    """The folds to try a candidate on.
+
+    :data:`AUTO` comes first and may take long: it is tried on two folds at least, and on others
+    until the deadline. If it does not get to all of them, there is no time for other candidates,
+    and nothing that would have to be compared on the same folds.
+    """
+    for i, fold in enumerate(folds):
+        if candidate == AUTO and i >= FEWEST_FOLDS and time.monotonic() > deadline:
+            return
+        yield fold
+
+
 #: Settings and where to try them: the models to fit, one per fold.
 Maker = Callable[[Candidate], Iterable[tuple[SharedKernelClassifier, Fold]]]
 
@@ -210,23 +254,23 @@ def search(
     candidates: Sequence[Candidate],
     cost: Callable[[Candidate], float],
     attempt: Callable[[Candidate], Trial],
-    seconds: float,
+    deadline: float,
     observe: Callable[[Trial, int, int], None] = lambda trial, done, left: None,
 ) -> list[Trial]:
     """Trials of candidates until the time is used up, the best first.
 
-    The first candidate is always tried; one that by its cost would take too long is left out.
-    ``observe`` sees each trial, how many candidates have been seen to and how many are left.
+    The first candidate is always tried; one that by its cost would take too long is left out. A
+    cost of 0 is one that is not known. The deadline is one of ``time.monotonic``. ``observe`` sees
+    each trial, how many candidates have been seen to and how many are left.
     """
-    start = time.monotonic()
     trials: list[Trial] = []
     rate = 0.0  # seconds per unit of cost; for small costs this is mostly overhead
     for i, candidate in enumerate(candidates):
         price = cost(candidate)
-        if trials and time.monotonic() - start + rate * price > seconds:
+        if trials and time.monotonic() + rate * price > deadline:
             continue
         trial = attempt(candidate)
-        rate = trial.seconds / price
+        rate = trial.seconds / price if price else rate
         trials.append(trial)
         observe(trial, i + 1, len(candidates) - i - 1)
     return sorted(trials, key=lambda trial: trial.merit, reverse=True)
@@ -239,8 +283,10 @@ def results_of(trials: Sequence[Trial]) -> dict[str, Any]:
     results: dict[str, Any] = {
         "params": np.array([trial.candidate._asdict() for trial in trials], dtype=object)
     }
+    kind = object if any(trial.candidate == AUTO for trial in trials) else None
     for name in Candidate._fields:
-        results[f"param_{name}"] = np.array([getattr(t.candidate, name) for t in trials])
+        values = [getattr(trial.candidate, name) for trial in trials]
+        results[f"param_{name}"] = np.array(values, dtype=kind)
     if not by_bic:
         for i, column in enumerate(scores.T):
             results[f"split{i}_test_score"] = column

@@ -96,6 +96,9 @@ def stands_alone(value: Any) -> bool:
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of one of the values: a frozen dataclass or a NamedTuple."""
+    """The fields of one of the values: a frozen dataclass or a NamedTuple.
+
+    Fields that follow from the others are not written.
+    """
     named: tuple[str, ...] = getattr(kind, "_fields", ())
-    return named or tuple(field.name for field in fields(kind))
+    return named or tuple(f.name for f in fields(kind) if not f.metadata.get("derived"))

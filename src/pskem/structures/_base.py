@@ -61,7 +61,8 @@ class Natural(NamedTuple):
 
     theta : (K, d), the coefficients of phi
     constant : (K,), the rest of the log density, without the weights
-    whitener : (m, m) if phi is of features that the common covariance whitens, else None
+    whitener : (m, m), lower triangular, if phi is of features that the common covariance whitens,
+        else None
     cancellation : (K,), the size of the terms that cancel near the kernel's mean because it lies
         off the origin. Times the machine epsilon this is an absolute error of the product form.
     conditioning : (K,), the same because features are correlated; no choice of origin helps.

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtri
 
 from pskem.structures._base import (
     COLLAPSED,
@@ -21,7 +22,10 @@ from pskem.structures._base import (
 )
 from pskem.structures._storage import CommonMatrix, Matrices
 
-__all__ = ["Full", "Tied", "upper_triangle"]
+__all__ = ["Full", "Tied", "invert_lower", "upper_triangle"]
+
+#: Features below which many matrices are inverted in one call.
+FEW_FEATURES = 16
 
 _NOTHING = np.zeros(())
 
@@ -53,11 +57,25 @@ def _floor_matrices(covariances: FloatArray, floor: float) -> Floored:
     return Floored(covariances, n_collapsed)
 
 
+def invert_lower(factors: FloatArray) -> FloatArray:
+    """Inverses of lower triangular matrices (..., m, m).
+
+    Four times as fast as for any matrix, but for many small ones, which go in one call.
+    """
+    m = factors.shape[-1]
+    if factors.ndim > 2 and m < FEW_FEATURES:
+        return np.linalg.inv(factors)
+    inverses = np.empty_like(factors, dtype=np.float64)
+    for factor, inverse in zip(factors.reshape(-1, m, m), inverses.reshape(-1, m, m), strict=True):
+        inverse[:] = dtrtri(factor.T, lower=0)[0].T  # whose rows LAPACK takes for columns
+    return inverses
+
+
 def _factor(covariances: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Inverse Cholesky factors (..., m, m) and log determinants (...,)."""
     cholesky = np.linalg.cholesky(covariances)
     log_det = 2.0 * np.log(np.diagonal(cholesky, axis1=-2, axis2=-1)).sum(axis=-1)
-    return np.linalg.inv(cholesky), log_det
+    return invert_lower(cholesky), log_det
 
 
 @cache

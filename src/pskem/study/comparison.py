@@ -217,8 +217,10 @@ def duels(comparison: Comparison, method: str = OURS) -> Table:
     return Table([f"{method} against", *(f"{name}: won - tied - lost" for name in RANKED)], rows)
 
 
-def table_by_table(comparison: Comparison, method: str = OURS, mark: str = "*") -> Table:
-    """A method on each table beside the best peer by accuracy and by log loss; marks are better.
+def table_by_table(comparison: Comparison, method: str = OURS, mark: str = "**") -> Table:
+    """A method on each table beside the best peer by accuracy and by log loss.
+
+    Marks stand around the better of the two: by default those of bold text in Markdown.
 
     The best peer is named in hindsight. The ECE is of the best by log loss: on its own it says
     little, as the frequencies of the classes have the least.

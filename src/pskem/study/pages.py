@@ -66,6 +66,8 @@ LEGEND = {
 }
 #: Columns of the report for which a terminal is too narrow.
 BESIDE = ("pass*", "pass", "shared")
+#: What stands around text that is bold.
+BOLD = "**"
 #: Tables of more rows than this are folded away, if there is a figure to look at instead.
 LONG = 25
 
@@ -156,9 +158,9 @@ def _write_comparison(study: Study, store: Store, page: Page, folder: Path) -> l
         page.table(duels(comparison))
         page.text(
             f"Table by table: {OURS} and the best peer, by accuracy and by log loss. The ECE is"
-            " that of the latter. The peer is chosen in hindsight. A star is the better of the two."
+            " that of the latter. The peer is chosen in hindsight. The better of the two is bold."
         )
-        page.table(table_by_table(comparison))
+        page.table(table_by_table(comparison, mark=BOLD), mark=BOLD)
     return written
 
 

@@ -1,6 +1,7 @@
 """Training: from settings and samples to a model."""
 
 from pskem.training._callbacks import *
+from pskem.training._choosing import *
 from pskem.training._exponents import *
 from pskem.training._fitting import *
 from pskem.training._holdout import *
@@ -14,5 +15,4 @@ from pskem.training._refining import *
 from pskem.training._resampling import *
 from pskem.training._settings import *
 from pskem.training._splitting import *
-from pskem.training._trials import *
 from pskem.training._unlabelled import *

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from pskem.engine import workers
 from pskem.model import Model, multiply
 from pskem.structures import FloatArray
+from pskem.training._choosing import choose
 from pskem.training._holdout import reference_log_densities
 from pskem.training._loop import State, Trainer, train
 from pskem.training._observers import Observers, Watcher, observing
@@ -18,7 +19,6 @@ from pskem.training._progress import telling_of_trials
 from pskem.training._refining import Refined, Refiner, refine
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples
-from pskem.training._trials import choose
 
 __all__ = ["Fitted", "fit_views"]
 
@@ -61,7 +61,7 @@ def fit_views(
         exponents: list[float] = []
         shown: Observers | None = None
         for view in choice.views:
-            plan = make_plan(view.settings, samples, before, seed)
+            plan = make_plan(view.settings, samples, before, seed, choice.maps)
             with observing(estimator, plan, samples, y, watch, not fitted, depth=4) as observers:
                 data = arrange(plan, samples, parallel_map)
                 trainer = Trainer(plan, data, parallel_map)
@@ -73,7 +73,7 @@ def fit_views(
             exponents.append(view.exponent)
             shown = shown or (observers if isinstance(observers, Observers) else None)
             if "asked" in (run.ended, refined.ended):  # to stop: what there is has to do
-                exponents = [1.0]
+                choice, exponents = choice.first_alone, [1.0]
                 break
         plan, run, refined = fitted[0]
         references = choice.references

@@ -6,7 +6,7 @@ from typing import Any
 
 from pskem.starts import EverySample
 from pskem.structures import STRUCTURES
-from pskem.training._settings import Settings
+from pskem.training._settings import Form, Settings
 from pskem.training._splitting import Samples
 
 __all__ = ["describe_form", "forms"]
@@ -24,50 +24,44 @@ MOST_FOR_LOCAL, MOST_SAMPLES_FOR_LOCAL = 150, 5000
 LINEAR_PULL, LINEAR_FIRMNESS, LINEAR_PASSES = 10.0, 20.0, 20
 
 
-def forms(settings: Settings, samples: Samples) -> list[Settings]:
+def forms(settings: Settings, samples: Samples, mapped: bool, laborious: bool) -> list[Settings]:
     """Settings of the models that are tried, the plainest first.
 
-    Full and tied covariances, features as they are and mapped, variances alone, and many kernels;
-    categories with many kernels too, and as numbers, where they may depend on the others; a linear
-    form of steps, and a local one. Settled on 32 public tables, all of them together: what one form
-    lacks, others have, so that their product is better than any one of them.
+    Full, tied and diagonal covariances, and many kernels with a common one; categories with many
+    kernels too, and as numbers, where they may depend on the others; a linear form of steps, and a
+    local one. Numbers are mapped, but for tied covariances, where outliers hardly count. Settled on
+    32 public tables, all of them together: what one form lacks, others have, so that their product
+    is better than any one of them.
+
+    mapped : whether any number has a map
+    laborious : whether passes take long, so that fewer forms are tried
     """
-    if not settings.open_form:
-        return [settings]
     full, tied, diag = (STRUCTURES[name] for name in ("full", "tied", "diag"))
-    plain = settings._replace(structure=full, margins=False)
-    mapped = plain._replace(margins=samples.n_numbers > 0)
-    numbers = mapped._replace(categories_as_numbers=bool(samples.levels))
+    plain = settings._replace(structure=full, margins=False, form=Form())
+    usual = plain._replace(margins=mapped)
+    numbers = Form(categories_as_numbers=bool(samples.levels))
     few_values = sum(samples.levels) <= MOST_VALUES
-    found: list[Settings] = [plain]
+    found: list[Settings] = [usual]
     if samples.n_numbers:
-        found += [
-            mapped,
-            plain._replace(structure=tied),
-            mapped._replace(structure=diag),
-        ]
-        if not settings.laborious:
-            found.append(mapped._replace(fine=True))
+        straight = usual if settings.margins else plain
+        found += [straight._replace(structure=tied), usual._replace(structure=diag)]
     if samples.levels:
-        found.append(mapped._replace(fine_categories=True))
+        found.append(usual._replace(form=Form(fine_categories=True)))
         if few_values:
-            found.append(numbers._replace(structure=tied))
-    if not settings.laborious and few_values:
+            found.append(usual._replace(structure=tied, form=numbers))
+    if not laborious and few_values:
         if samples.levels and samples.X.shape[1] <= MOST_FOR_FULL:
-            found.append(numbers)
-        found.append(numbers._replace(structure=tied, fine=True))
-    if settings.margins is not None and samples.n_numbers:
-        found = [form for form in found if form.margins is settings.margins]
+            found.append(usual._replace(form=numbers))
+        found.append(usual._replace(structure=tied, form=numbers._replace(fine=True)))
     if settings.discriminative_iter != 0 and few_values:
         found.append(_linear(plain, samples))
     if samples.X.shape[1] <= MOST_FOR_LOCAL and len(samples.X) <= MOST_SAMPLES_FOR_LOCAL:
-        margins = numbers.margins if settings.margins is None else settings.margins
-        found.append(_local(numbers._replace(margins=margins)))
+        found.append(_local(usual._replace(form=numbers._replace(local=True))))
     return found
 
 
 def _local(settings: Settings) -> Settings:
-    """A kernel at every sample, in features that are uncorrelated within classes."""
+    """A kernel at every sample: no pass would leave it there."""
     return settings._replace(
         structure=STRUCTURES["spherical"],
         start=EverySample(),
@@ -75,7 +69,6 @@ def _local(settings: Settings) -> Settings:
         n_init=1,
         max_iter=0,
         discriminative_iter=0,
-        local=True,
     )
 
 
@@ -86,27 +79,29 @@ def _linear(settings: Settings, samples: Samples) -> Settings:
     coefficients a pull toward the middle of all classes holds small.
     """
     n_steps = MOST_STEPS_OF_ALL // max(1, samples.n_numbers)
+    passes = settings.discriminative_iter
     return settings._replace(
         structure=STRUCTURES["tied"],
-        categories_as_numbers=bool(samples.levels),
-        n_steps=max(1, min(MOST_STEPS, n_steps)),
-        firmness=LINEAR_FIRMNESS,
-        discriminative_iter=(
-            LINEAR_PASSES if settings.discriminative_iter is None else settings.discriminative_iter
+        discriminative_iter=LINEAR_PASSES if passes is None else passes,
+        form=Form(
+            categories_as_numbers=bool(samples.levels),
+            n_steps=max(1, min(MOST_STEPS, n_steps)),
+            linear=True,
+            firmness=LINEAR_FIRMNESS,
+            pull=LINEAR_PULL,
         ),
-        pull=LINEAR_PULL,
-        linear=True,
     )
 
 
 def describe_form(settings: Settings) -> dict[str, Any]:
     """What is special about a form, in the words of the parameters."""
+    form = settings.shape
     return {
         "covariance_type": settings.structure.name,
         "margins": bool(settings.margins),
-        "fine": settings.fine,
-        "fine_categories": settings.fine_categories,
-        "categories_as_numbers": settings.categories_as_numbers,
-        "linear": settings.linear,
-        "local": settings.local,
+        "fine": form.fine,
+        "fine_categories": form.fine_categories,
+        "categories_as_numbers": form.categories_as_numbers,
+        "linear": form.linear,
+        "local": form.local,
     }

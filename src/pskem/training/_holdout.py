@@ -70,8 +70,8 @@ def seen_by_blocks(
     return log_q.transpose(2, 0, 1), labels, model.log_priors, weights
 
 
-#: Samples without gaps that are enough to leave the others out.
-ENOUGH_WHOLE = 100
+#: Samples that are enough to leave those with other patterns of gaps out.
+ENOUGH = 100
 #: Log densities that stand for those of all reference samples.
 REFERENCES = 1001
 
@@ -85,8 +85,8 @@ def reference_log_densities(
 ) -> FloatArray:
     """log p(x) of samples that models were not trained on, sorted; empty if there are none.
 
-    Of those with gaps, if there are not enough others, as if they had none. Many, or weighted ones,
-    are represented by quantiles.
+    Of those with the most frequent gaps too, if there are not enough without, as if they had none.
+    Many, or weighted ones, are represented by quantiles.
     """
     parts = [_comparable(model, unseen, parallel_map) for model, unseen in pairs]
     if not parts:
@@ -106,7 +106,17 @@ def _comparable(
     """log p(x) of the different samples, and how much each counts."""
     X, labels, weights = unseen
     rows = distinct(X, labels, weights)
-    lacking = model.lacking(X[rows.places])
-    if (~lacking).sum() >= ENOUGH_WHOLE:  # which are cheaper, and more to the point
-        rows = rows.at(np.flatnonzero(~lacking))
+    rows = rows.at(_to_compare(model, X[rows.places]))
     return comparable_log_density(model, X[rows.places], parallel_map), rows.counted
+
+
+def _to_compare(model: Model, X: FloatArray) -> NDArray[np.intp]:
+    """Rows of X that are enough: those without gaps, then pattern by pattern, as each costs.
+
+    Frequent patterns come first.
+    """
+    gaps = model.gaps(X) & ~model.unseen(X.shape[1])
+    patterns, which, sizes = np.unique(gaps, axis=0, return_inverse=True, return_counts=True)
+    order = np.lexsort((-sizes, patterns.any(axis=1)))
+    needed = np.searchsorted(np.cumsum(sizes[order]), ENOUGH) + 1
+    return np.flatnonzero(np.isin(which.reshape(-1), order[:needed]))

@@ -66,11 +66,22 @@ class Layout(NamedTuple):
 
 
 def lay_out(
-    settings: Settings, samples: Samples, before: Model | None, seed: int, rows: Rows, kept: Rows
+    settings: Settings,
+    samples: Samples,
+    before: Model | None,
+    seed: int,
+    rows: Rows,
+    kept: Rows,
+    maps: Margins | None,
 ) -> Layout:
-    """The blocks of the columns of X; readings follow from the rows that are trained on, kept."""
-    if settings.recoded and before is None:
-        return _recoded(settings, samples, kept)
+    """The blocks of the columns of X; readings follow from the rows that are trained on, kept.
+
+    maps : of all columns, if they are known already
+    """
+    if settings.margins and maps is None:
+        maps = fit_maps(samples, kept)
+    if settings.shape.recoded and before is None:
+        return _recoded(settings, samples, kept, maps if settings.margins else None)
     M = samples.n_numbers
     try:
         blocks = _numbers(settings, samples, before, seed, rows) if M else []
@@ -84,7 +95,7 @@ def lay_out(
     if before is not None:
         readings = [block.reading for block in before.blocks]
     elif settings.margins:
-        maps = settings.maps or fit_maps(samples, kept)
+        assert maps is not None
         pairs = zip(blocks, structures, strict=True)
         readings = [maps.at(part) if kind.standardised else None for part, kind in pairs]
     return Layout(blocks, structures, readings)
@@ -97,15 +108,15 @@ def fit_maps(samples: Samples, rows: Rows | None = None) -> Margins:
     return fit_margins(samples.X[seen.places], samples.labels[seen.places], seen.weights)
 
 
-def _recoded(settings: Settings, samples: Samples, rows: Rows) -> Layout:
+def _recoded(settings: Settings, samples: Samples, rows: Rows, maps: Margins | None) -> Layout:
     """Blocks that read columns as other numbers; those of one column stay together."""
-    maps = (settings.maps or fit_maps(samples, rows)) if settings.margins else None
+    form = settings.shape
     X = samples.X[rows.places]
-    parts = fit_parts(X, rows.weights, samples.levels, maps, settings.n_steps)
+    parts = fit_parts(X, rows.weights, samples.levels, maps, form.n_steps)
     ends = np.cumsum([part.n_columns for part in parts])
     # Blocks are the same for all parts of the samples, whatever the edges that these have.
-    most = np.array([settings.n_steps or 1] * samples.n_numbers + list(samples.levels))
-    R = 1 if settings.local else len(partition_features(int(most.sum())))
+    most = np.array([form.n_steps or 1] * samples.n_numbers + list(samples.levels))
+    R = 1 if form.local else len(partition_features(int(most.sum())))
     block_of = (np.cumsum(most) - most) * R // most.sum()
     blocks: list[NDArray[np.intp]] = []
     readings: list[Reading | None] = []
@@ -115,7 +126,7 @@ def _recoded(settings: Settings, samples: Samples, rows: Rows) -> Layout:
             columns = [np.arange(ends[i] - parts[i].n_columns, ends[i]) for i in own]
             reading = Recoding(tuple(parts[i] for i in own))
             blocks.append(np.concatenate(columns))
-            if settings.local:
+            if form.local:
                 numbers = reading.forward(X[:, blocks[-1]])
                 turn = fit_turn(numbers, samples.labels[rows.places], rows.weights)
                 reading = replace(reading, turn=turn)
@@ -135,14 +146,14 @@ def count_kernels(
     if before is not None:
         suggested = [len(block.kernels.means) for block in before.blocks]
     else:
-        own = isinstance(settings.start, ClassKMeans)
+        own, form = isinstance(settings.start, ClassKMeans), settings.shape
         suggested = []
         for m, kind in zip(layout.widths, layout.structures, strict=True):
-            fine = settings.fine if kind.standardised else settings.fine_categories
+            fine = form.fine if kind.standardised else form.fine_categories
             enough: float | None = None
             if fine:  # where kernels have a covariance of their own it takes more samples
                 enough = SAMPLES_PER_FEATURE_OF_FINE * m if kind.storage.per_kernel else FEWEST
-            if settings.linear:
+            if form.linear:
                 enough = np.inf
             if isinstance(settings.start, EverySample):
                 suggested.append(len(settings.start.widths) * samples.different_rows()[0].size)

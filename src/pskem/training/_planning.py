@@ -20,6 +20,7 @@ from pskem.engine import (
     log_volumes,
     measure,
 )
+from pskem.margins import Margins
 from pskem.model import Model, Reading
 from pskem.starts import StartMethod
 from pskem.structures import FloatArray, Structure
@@ -102,8 +103,17 @@ class Data(NamedTuple):
     watched: bool
 
 
-def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: int) -> Plan:
-    """The plan of a fit; ``before`` is the model from which it goes on."""
+def make_plan(
+    settings: Settings,
+    samples: Samples,
+    before: Model | None,
+    seed: int,
+    maps: Margins | None = None,
+) -> Plan:
+    """The plan of a fit; ``before`` is the model from which it goes on.
+
+    maps : of all columns, if they are known already
+    """
     rows, unlabelled = samples.different_rows()
     unlabelled = unlabelled.times(settings.unlabelled_weight)
     L = len(samples.classes)
@@ -112,7 +122,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     start = settings.start
     assert start is not None
     refinement, kept, held_out = hold_out(settings, samples, seed, rows, unlabelled.size > 0)
-    layout = lay_out(settings, samples, before, seed, rows, kept)
+    layout = lay_out(settings, samples, before, seed, rows, kept, maps)
     blocks, structures, _ = layout
     n_components = count_kernels(settings, samples, before, layout, counts, unlabelled.total)
     R = len(blocks)
@@ -132,7 +142,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
     floor = max(float(settings.reg_covar), SMALLEST_FLOOR)
     shrinkage, few = settings.shrinkage, unlabelled.size > 0
     diagonal = shrinkage.target == "diag"
-    firm = settings.firmness if isinstance(shrinkage.samples, str) else 1.0
+    firm = settings.shape.firmness if isinstance(shrinkage.samples, str) else 1.0
     return Plan(
         structures=structures,
         blocks=blocks,
@@ -160,7 +170,7 @@ def make_plan(settings: Settings, samples: Samples, before: Model | None, seed: 
         unlabelled=unlabelled,
         learn_priors=samples.learn_priors and unlabelled.size > 0,
         readings=layout.readings,
-        tried=settings.tried,
+        tried=settings.form is not None,
     )
 
 

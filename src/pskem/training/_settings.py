@@ -10,13 +10,13 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pskem import checks
-from pskem.margins import Margins
 from pskem.starts import MadeStart, Start, StartMethod, StartName, as_start
 from pskem.structures import STRUCTURES, FloatArray, Structure
 
 __all__ = [
     "Arrangement",
     "CovarianceType",
+    "Form",
     "Init",
     "Partition",
     "Settings",
@@ -85,11 +85,40 @@ class Shrinkage:
 
 #: Parameters that say what form a model has.
 FORM = ("n_components", "n_blocks", "partition", "covariance_type", "init", "shrinkage")
-#: Settings that are no parameters: what is tried where parameters leave it open.
-NO_PARAMETERS = (
-    *("enough_to_validate", "open_form", "fine", "fine_categories", "categories_as_numbers"),
-    *("n_steps", "firmness", "pull", "linear", "local", "maps", "laborious", "tried"),
-)
+#: Settings that are no parameters.
+NO_PARAMETERS = ("enough_to_validate", "open_form", "form")
+
+
+class Form(NamedTuple):
+    """What a model that is tried has besides that no parameter says.
+
+    fine, fine_categories : whether numbers, and categories, have many kernels
+    categories_as_numbers : whether they stand with the numbers, one for each value
+    n_steps : numbers are read as so many steps; None for as they are
+    linear : whether there is one kernel a class, told apart by discriminative passes alone
+    firmness : times that the shrinkage is larger, where that is "auto"
+    pull : samples that hold each kernel in discriminative passes where all classes together are
+    local : whether there is a kernel at every sample, in features that are uncorrelated within
+        classes
+    """
+
+    fine: bool = False
+    fine_categories: bool = False
+    categories_as_numbers: bool = False
+    n_steps: int | None = None
+    linear: bool = False
+    firmness: float = 1.0
+    pull: float = 0.0
+    local: bool = False
+
+    @property
+    def recoded(self) -> bool:
+        """Whether columns are read as other numbers."""
+        return self.categories_as_numbers or self.n_steps is not None or self.local
+
+
+#: The form of a model that nobody tries.
+USUAL_FORM = Form()
 
 
 class Settings(NamedTuple):
@@ -100,13 +129,8 @@ class Settings(NamedTuple):
     partition and priors mean depends on the data; a plan decides that.
 
     Others are no parameters. enough_to_validate says whether samples are many enough to hold some
-    out, where their number would not tell. open_form: whether forms are to be tried. A form that is
-    tried may have many kernels (fine, fine_categories), categories_as_numbers, and numbers as so
-    many steps (n_steps). firmness multiplies the shrinkage where that is "auto". A linear form has
-    one kernel a class; pull is a number of samples that hold each kernel in discriminative passes
-    where all classes together are. A local form has a kernel at every sample. maps are those of all
-    columns, if they are known already; laborious says that passes take long, so that fewer are
-    tried; tried, that the form was chosen among several.
+    out, where their number would not tell. open_form: whether forms are to be tried. form: the one
+    that is tried, or was chosen among several.
     """
 
     structure: Structure
@@ -137,22 +161,12 @@ class Settings(NamedTuple):
     enough_to_validate: bool | None = None
     n_views: int | None = 1
     open_form: bool = False
-    fine: bool = False
-    fine_categories: bool = False
-    categories_as_numbers: bool = False
-    n_steps: int | None = None
-    firmness: float = 1.0
-    pull: float = 0.0
-    linear: bool = False
-    local: bool = False
-    maps: Margins | None = None
-    laborious: bool = False
-    tried: bool = False
+    form: Form | None = None
 
     @property
-    def recoded(self) -> bool:
-        """Whether columns are read as other numbers."""
-        return self.categories_as_numbers or self.n_steps is not None or self.local
+    def shape(self) -> Form:
+        """The form, also where none is tried."""
+        return self.form or USUAL_FORM
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Settings:

@@ -116,7 +116,7 @@ def hold_out(
         passes = VALIDATED_PASSES if choose else unwatched
     choose = choose and passes > 0
     fit = isinstance(weights, str) and (weights == "fit" or choose)
-    refinement = Refinement(fit, passes, choose, settings.pull)
+    refinement = Refinement(fit, passes, choose, settings.shape.pull)
     if validated or not (asked or choose or fit):
         return refinement, rows, nobody
     fraction = settings.validation_fraction

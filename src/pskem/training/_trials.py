@@ -1,41 +1,24 @@
-"""Which models to train: several are tried on samples that they do not see, and multiplied.
+"""Parts of the samples that models are asked about, after a training on the others.
 
-Every form of model is trained on a part of the samples and asked about the rest, in turn, so that
-every sample is asked about once (cross-fitting). The answers choose the number of discriminative
-passes, calibrate probabilities, and say how much each form counts in the product
-
-    p(c|x) ~ prod_v p_v(c|x)^a_v,
-
-whose log likelihoods add up over all blocks of all views, as those of blocks do in one model. Then
-all views are trained on all samples: nothing is wasted.
+Every sample is asked about once (cross-fitting), so that what is open can be decided by answers to
+questions that a model has not seen, and nothing has to be held out in the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine import Mapper, serial_map
 from pskem.margins import Margins
-from pskem.model import Model
 from pskem.structures import FloatArray
-from pskem.training._calibration import Calibration, calibrate, calibrated
-from pskem.training._exponents import fit_exponents
-from pskem.training._forms import describe_form, forms
-from pskem.training._holdout import reference_log_densities
 from pskem.training._layout import fit_maps
-from pskem.training._loop import Trainer, train, unwatched
-from pskem.training._planning import Plan, arrange, make_plan
-from pskem.training._refining import Refined, Refiner
-from pskem.training._settings import Settings
 from pskem.training._splitting import Samples, cross
 
-__all__ = ["Choice", "View", "choose"]
+__all__ = ["FEWEST_TO_TRY", "TOO_MANY_TO_TRY", "Answers", "Trial", "answers_of", "make_trials"]
 
 #: Parts of the samples that are asked about in turn; from MANY samples on one of PARTS_OF_MANY is.
 PARTS, PARTS_OF_MANY, MANY = 3, 5, 3000
@@ -43,12 +26,6 @@ PARTS, PARTS_OF_MANY, MANY = 3, 5, 3000
 TOO_MANY_TO_TRY = 20_000
 #: Samples below which there is nothing to be learnt from parts of them.
 FEWEST_TO_TRY = 20
-#: Discriminative passes after which the answers are looked at; and where a pass is laborious, since
-#: samples lack features in more ways than so many, or have more features.
-CHECKPOINTS, FEW_CHECKPOINTS = (0, 3, 10, 30), (0, 3)
-MANY_PATTERNS, MANY_FEATURES = 8, 200
-#: Views that are multiplied, at most, where nothing else is said.
-USUAL_VIEWS = 6
 
 
 class Trial(NamedTuple):
@@ -65,121 +42,30 @@ class Trial(NamedTuple):
     maps: Margins | None
 
 
-class Tried(NamedTuple):
-    """A form of model, and what it made of samples that it was not trained on.
+class Answers(NamedTuple):
+    """What is right, for all samples that are asked about: labels (n,), and what each counts."""
 
-    settings : with the number of discriminative passes that was best
-    models : of the trials, after these passes
-    log_posterior : (n, L), calibrated, of all samples that were asked about
-    loss : its mean for the true classes, negative. The few parameters of the calibration were
-        fitted to the same samples.
-    """
+    labels: NDArray[np.intp]
+    counted: FloatArray
 
-    settings: Settings
-    models: tuple[Model, ...]
-    calibration: Calibration
-    log_posterior: FloatArray
-    loss: float
+    def loss(self, log_posterior: FloatArray) -> float:
+        """Mean negative log posterior of the true classes; those without prior have no say."""
+        own = log_posterior[np.arange(len(self.labels)), self.labels]
+        heard = np.isfinite(own)
+        counted = self.counted[heard]
+        return -float(counted @ own[heard] / max(counted.sum(), 1.0))
 
 
-class View(NamedTuple):
-    """A model to train on all samples, and what becomes of it.
-
-    calibration : None if the training finds it itself
-    exponent : of its probabilities in the product of all views
-    """
-
-    settings: Settings
-    calibration: Calibration | None = None
-    exponent: float = 1.0
-
-    def finish(self, model: Model) -> Model:
-        """The trained model, calibrated."""
-        return model if self.calibration is None else calibrated(model, self.calibration)
-
-
-class Choice(NamedTuple):
-    """The views to train, and how they were chosen.
-
-    references : log densities of samples that were not trained on, under the first; None if the
-        training has samples of its own for that
-    records : what was tried, one dictionary each
-    """
-
-    views: tuple[View, ...]
-    references: FloatArray | None = None
-    records: tuple[dict[str, Any], ...] = ()
-
-
-def choose(
-    settings: Settings,
-    samples: Samples,
-    before: Model | None,
-    seed: int,
-    parallel_map: Mapper,
-    tell: Callable[[int, int], None],
-) -> Choice:
-    """The views to train; ``tell`` hears how many forms of how many have been tried."""
-    trials = []
-    if _worth_trying(settings, samples, before):
-        trials = list(_trials(samples, seed, settings.margins is not False))
-    if not trials:
-        return Choice((View(settings),))
-    settings = settings._replace(laborious=_laborious(samples))
-    candidates = _distinct_forms(settings, samples, seed)
-    heard, done = Lock(), 0
-
-    def attempt(form: Settings) -> Tried:
-        nonlocal done
-        result = _try(form, trials, seed, serial_map)
-        with heard:
-            done += 1
-            tell(done, len(candidates))
-        return result
-
-    tell(0, len(candidates))
-    tried: list[Tried] = parallel_map(attempt, candidates)  # passes are too short to be cut further
-    most = settings.n_views or (USUAL_VIEWS if settings.open_form else 1)
-    order = _kept(tried, most)
-    kept = [tried[i] for i in order]
-    exponents = _exponents(kept, trials, samples.priors)
-    asked = ((trial.X, trial.labels, trial.weights) for trial in trials)
-    pairs = zip(kept[0].models, asked, strict=True)
-    references = reference_log_densities(pairs, parallel_map)
-    counted = dict(zip(order, exponents, strict=True))
-    records = tuple(_record(one, counted.get(i, 0.0)) for i, one in enumerate(tried))
-    views = [
-        View(one.settings, one.calibration, float(a))
-        for i, (one, a) in enumerate(zip(kept, exponents, strict=True))
-        if a > 0.0 or i == 0  # whose density is the model's
+def answers_of(trials: Sequence[Trial]) -> Answers:
+    """Of all trials, one after the other."""
+    labels = np.concatenate([trial.labels for trial in trials])
+    counted = [
+        np.ones(len(trial.labels)) if trial.weights is None else trial.weights for trial in trials
     ]
-    return Choice(tuple(views), references, records)
+    return Answers(labels, np.concatenate(counted))
 
 
-def _kept(tried: Sequence[Tried], most: int) -> list[int]:
-    """Places of the best forms, so many at most, the plainest of them first.
-
-    Its density is that of the model: of discrete features many kernels would make one of spikes.
-    Categories as numbers are no density, so one form at least is of another kind.
-    """
-    order = sorted(range(len(tried)), key=lambda i: tried[i].loss)
-    proper = [i for i in order if not tried[i].settings.recoded]
-    best = order[:most]
-    first = min((i for i in best if i in proper), default=proper[0])
-    return [first, *(i for i in best if i != first)][:most]
-
-
-def _worth_trying(settings: Settings, samples: Samples, before: Model | None) -> bool:
-    """Whether anything is open that parts of the samples can decide."""
-    if before is not None or settings.warm_start or settings.given is not None:
-        return False
-    if settings.early_stopping is not None or not isinstance(settings.block_weights, str):
-        return False
-    told = samples.validation is not None or (samples.labels < 0).any()
-    return not told and len(samples.classes) > 1
-
-
-def _trials(samples: Samples, seed: int, mapped: bool) -> Iterator[Trial]:
+def make_trials(samples: Samples, seed: int, mapped: bool) -> Iterator[Trial]:
     """Parts of the samples, to be asked about in turn; every class keeps some to be trained on.
 
     None if the samples are too few, or too many.
@@ -199,139 +85,3 @@ def _trials(samples: Samples, seed: int, mapped: bool) -> Iterator[Trial]:
             )
             X, y = samples.X[asked.places], samples.labels[asked.places]
             yield Trial(trained, X, y, asked.weights, fit_maps(trained) if mapped else None)
-
-
-def _distinct_forms(settings: Settings, samples: Samples, seed: int) -> list[Settings]:
-    """Forms that differ on these samples: few have no more kernels, or no use for maps."""
-    if not settings.open_form:
-        return [settings]
-    found: dict[Any, Settings] = {}
-    if settings.margins is not False:
-        settings = settings._replace(maps=fit_maps(samples))
-    for form in forms(settings, samples):
-        plan = make_plan(_to_try(form), samples, None, seed)
-        mapped = tuple(reading is not None for reading in plan.readings)
-        key = (*map(str, plan.structures), *plan.n_components, mapped, form.linear, form.local)
-        if plan.blocks:
-            found.setdefault(key, form)
-    return list(found.values())
-
-
-def _to_try(settings: Settings) -> Settings:
-    """The same training with nothing held out, and all passes that might be wanted."""
-    return settings._replace(
-        verbose=0,
-        early_stopping=False,
-        block_weights=None,
-        discriminative_iter=max(_checkpoints(settings)),
-    )
-
-
-def _checkpoints(settings: Settings) -> tuple[int, ...]:
-    """Numbers of discriminative passes to look at."""
-    if settings.discriminative_iter is not None:
-        return (settings.discriminative_iter,)
-    return FEW_CHECKPOINTS if settings.laborious else CHECKPOINTS
-
-
-def _laborious(samples: Samples) -> bool:
-    """Whether passes take long: features are many, or missing in many ways, and each is costly."""
-    if samples.X.shape[1] > MANY_FEATURES:
-        return True
-    gaps = np.isnan(samples.X[:, : samples.n_numbers])
-    some = gaps[gaps.any(axis=1)]
-    return len(some) > MANY_PATTERNS and len(np.unique(some, axis=0)) > MANY_PATTERNS
-
-
-def _try(form: Settings, trials: Sequence[Trial], seed: int, parallel_map: Mapper) -> Tried:
-    """What a form of model makes of the samples that are asked about, after its best pass.
-
-    Passes go on as long as the answers become better.
-    """
-    runs = [_Run.begin(_to_try(form), trial, seed, parallel_map) for trial in trials]
-    labels, counted = _answers(trials)
-    best: Tried | None = None
-    for checkpoint in _checkpoints(form):
-        models = tuple(run.after(checkpoint) for run in runs)
-        pairs = zip(models, trials, strict=True)
-        log_q = np.concatenate(
-            [model.log_likelihood(trial.X, parallel_map) for model, trial in pairs]
-        )
-        log_priors = models[0].log_priors
-        found = calibrate(log_q, labels, log_priors, counted)
-        judged = calibrated(models[0], found)
-        log_posterior = judged.posterior_of(judged.joint(log_q))
-        loss = _loss(log_posterior, labels, counted)
-        if best is not None and loss >= best.loss:
-            break
-        settings = form._replace(
-            early_stopping=False,
-            block_weights=None,
-            discriminative_iter=checkpoint,
-            tried=form.open_form,
-        )
-        best = Tried(settings, models, found, log_posterior, loss)
-    assert best is not None
-    return best
-
-
-class _Run:
-    """A training on the samples of a trial, that can be taken further."""
-
-    def __init__(self, refiner: Refiner, model: Model) -> None:
-        self._refiner, self._model = refiner, model
-        self._state: Refined | None = None
-
-    @classmethod
-    def begin(cls, settings: Settings, trial: Trial, seed: int, parallel_map: Mapper) -> _Run:
-        plan: Plan = make_plan(settings._replace(maps=trial.maps), trial.samples, None, seed)
-        data = arrange(plan, trial.samples, parallel_map)
-        classes, priors = trial.samples.classes, trial.samples.priors
-        run = train(Trainer(plan, data, parallel_map), classes, priors, unwatched)
-        return cls(Refiner(plan, data, parallel_map), run.best)
-
-    def after(self, passes: int) -> Model:
-        """The model after so many discriminative passes, or fewer if no more are to be made."""
-        if passes == 0:
-            return self._model
-        state = self._state or self._refiner.begin(self._model, 0)
-        while not state.ended and state.iteration < passes:
-            state = self._refiner.advance(state)
-        self._state = state
-        return state.best
-
-
-def _answers(trials: Sequence[Trial]) -> tuple[NDArray[np.intp], FloatArray]:
-    """Labels of all samples that are asked about, and what each counts."""
-    labels = np.concatenate([trial.labels for trial in trials])
-    counted = [
-        np.ones(len(trial.labels)) if trial.weights is None else trial.weights for trial in trials
-    ]
-    return labels, np.concatenate(counted)
-
-
-def _loss(log_posterior: FloatArray, labels: NDArray[np.intp], counted: FloatArray) -> float:
-    """Mean negative log posterior of the true classes; those without prior have no say."""
-    own = log_posterior[np.arange(len(labels)), labels]
-    heard = np.isfinite(own)
-    return -float(counted[heard] @ own[heard] / max(counted[heard].sum(), 1.0))
-
-
-def _exponents(kept: Sequence[Tried], trials: Sequence[Trial], priors: FloatArray) -> FloatArray:
-    if len(kept) == 1:
-        return np.ones(1)
-    labels, counted = _answers(trials)
-    heard = priors[labels] > 0.0
-    terms = np.stack([one.log_posterior[heard] for one in kept])
-    return fit_exponents(terms, labels[heard], priors, counted[heard])
-
-
-def _record(tried: Tried, exponent: float) -> dict[str, Any]:
-    """What was tried and what came of it, as plain values."""
-    return {
-        **describe_form(tried.settings),
-        "n_components": [len(block.kernels.means) for block in tried.models[0].blocks],
-        "discriminative_iter": int(tried.settings.discriminative_iter or 0),
-        "log_loss": tried.loss,
-        "exponent": float(exponent),
-    }

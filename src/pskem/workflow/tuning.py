@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pskem.estimators import (
+    AUTO,
     Candidate,
     Fold,
     SharedKernelClassifier,
     Trial,
     by_folds,
     configured,
+    in_time,
     make_candidates,
     search,
+    tries_several,
     unlabelled_weight,
 )
 from pskem.structures import STRUCTURES
@@ -69,7 +72,7 @@ class Search(NamedTuple):
 
     trials : the best first
     n_candidates : settings that there were to try
-    n_rows, n_folds : rows and folds of the cross-validation
+    n_rows, n_folds : rows and folds of the cross-validation, as far as there was time
     """
 
     trials: list[Trial]
@@ -87,11 +90,13 @@ def tune(
 ) -> Search:
     """Cross-validate candidates until the budget, in seconds, is used up.
 
-    Large tables are searched by a part of their rows. The first candidate is always tried; one that
-    by its cost would go over the budget is left out. ``observe`` sees each trial, how many
-    candidates have been seen to and how many are left.
+    The first candidate is the classifier's own defaults, if these multiply models of several forms;
+    the others are single models. The first is always tried; one that by its cost would go over the
+    budget is left out. Large tables are searched by a part of their rows. ``observe`` sees each
+    trial, how many candidates have been seen to and how many are left.
     """
-    start = time.monotonic()
+    deadline = time.monotonic() + budget
+    several = tries_several(classifier, task.labelled, task.weights)
     if len(task.y) > MOST_ROWS:
         kinds = task.y if task.labelled.all() else task.y.astype(str)
         _, rows = hold_out(kinds, MOST_ROWS / len(task.y), classifier.random_state)
@@ -115,15 +120,19 @@ def tune(
             counts, n_numbers, covariance_type=list(STRUCTURES), unlabelled=ratio
         )
 
+    if several and not ratio:
+        grid.insert(0, AUTO)
+
     def make(candidate: Candidate) -> Iterator[tuple[SharedKernelClassifier, Fold]]:
-        for fold in folds:
+        for fold in in_time(candidate, folds, deadline):
             yield configured(base, candidate), fold
 
     trials = search(
         grid,
         lambda candidate: candidate.cost(n_samples, max(1, n_numbers)),
         by_folds(make),
-        budget - (time.monotonic() - start),
+        deadline,
         observe,
     )
-    return Search(trials, len(grid), len(task.y), len(folds))
+    n_folds = max(len(trial.accuracies) for trial in trials)
+    return Search(trials, len(grid), len(task.y), n_folds)

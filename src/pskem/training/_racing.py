@@ -1,0 +1,166 @@
+"""Forms of models race: those that answer best are taken further.
+
+All forms are trained by EM. Discriminative passes follow in rounds, each for the forms that are
+still among the best, and whose answers the last round has made better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+
+from pskem.engine import Mapper, serial_map
+from pskem.model import Model
+from pskem.structures import FloatArray
+from pskem.training._calibration import Calibration, calibrate, calibrated
+from pskem.training._loop import Trainer, train, unwatched
+from pskem.training._planning import arrange, make_plan
+from pskem.training._refining import Refined, Refiner
+from pskem.training._settings import Settings
+from pskem.training._trials import Answers, Trial, answers_of
+
+__all__ = ["Tried", "race", "to_try"]
+
+#: Discriminative passes after which the answers are looked at, and where passes are laborious.
+CHECKPOINTS, FEW_CHECKPOINTS = (0, 3, 10, 30), (0, 3)
+
+
+class Tried(NamedTuple):
+    """A form of model, and what it made of samples that it was not trained on.
+
+    settings : with the number of discriminative passes that was best
+    models : of the trials, after these passes
+    log_posterior : (n, L), calibrated, of all samples that were asked about
+    loss : its mean for the true classes, negative. The few parameters of the calibration were
+        fitted to the same samples.
+    """
+
+    settings: Settings
+    models: tuple[Model, ...]
+    calibration: Calibration
+    log_posterior: FloatArray
+    loss: float
+
+
+class _Run(NamedTuple):
+    """A training on the samples of a trial, that can be taken further."""
+
+    refiner: Refiner
+    model: Model
+    state: Refined | None = None
+
+    @classmethod
+    def begin(cls, settings: Settings, trial: Trial, seed: int) -> _Run:
+        plan = make_plan(settings, trial.samples, None, seed, trial.maps)
+        data = arrange(plan, trial.samples, serial_map)
+        classes, priors = trial.samples.classes, trial.samples.priors
+        run = train(Trainer(plan, data, serial_map), classes, priors, unwatched)
+        return cls(Refiner(plan, data, serial_map), run.best)
+
+    def taken_to(self, passes: int) -> _Run:
+        """After so many discriminative passes, or fewer if no more are to be made."""
+        if passes == 0:
+            return self
+        state = self.state or self.refiner.begin(self.model, 0)
+        while not state.ended and state.iteration < passes:
+            state = self.refiner.advance(state)
+        return self._replace(model=state.best, state=state)
+
+
+class _Racer(NamedTuple):
+    """A form in the race; it has no runs any more once it is out.
+
+    left : numbers of passes after which it is still to be asked
+    """
+
+    form: Settings
+    left: tuple[int, ...]
+    runs: tuple[_Run, ...]
+    best: Tried | None = None
+
+    @property
+    def loss(self) -> float:
+        return np.inf if self.best is None else self.best.loss
+
+
+def race(
+    forms: Sequence[Settings],
+    trials: Sequence[Trial],
+    most: int,
+    laborious: bool,
+    seed: int,
+    parallel_map: Mapper,
+    tell: Callable[[int, int], None],
+) -> list[Tried]:
+    """What each form makes of the samples that are asked about, after its best pass.
+
+    most : forms that can be kept; others are taken no further
+    laborious : whether passes take long, so that fewer are made
+    tell : hears how many forms of how many are out of the race
+    """
+    answers, heard, done = answers_of(trials), Lock(), 0
+
+    def go_on(racer: _Racer) -> _Racer:
+        nonlocal done
+        if not racer.runs:
+            started = (_Run.begin(to_try(racer.form, laborious), trial, seed) for trial in trials)
+            racer = racer._replace(runs=tuple(started))
+        racer = _asked(racer, trials, answers)
+        if not racer.runs:
+            with heard:
+                done += 1
+                tell(done, len(forms))
+        return racer
+
+    tell(0, len(forms))
+    racers = [_Racer(form, _checkpoints(form, laborious), ()) for form in forms]
+    racers = parallel_map(go_on, racers)  # passes are too short to be cut further
+    while True:
+        ranked = sorted(range(len(racers)), key=lambda i: racers[i].loss)
+        going = [i for i in ranked[:most] if racers[i].runs]
+        if not going:
+            break
+        for i, racer in zip(going, parallel_map(go_on, [racers[i] for i in going]), strict=True):
+            racers[i] = racer
+    tell(len(forms), len(forms))
+    return [racer.best for racer in racers if racer.best is not None]
+
+
+def _asked(racer: _Racer, trials: Sequence[Trial], answers: Answers) -> _Racer:
+    """The racer after its next passes and the answers that it then gives."""
+    passes, *left = racer.left
+    runs = tuple(run.taken_to(passes) for run in racer.runs)
+    models = tuple(run.model for run in runs)
+    pairs = zip(models, trials, strict=True)
+    log_q = np.concatenate([model.log_likelihood(trial.X) for model, trial in pairs])
+    found = calibrate(log_q, answers.labels, models[0].log_priors, answers.counted)
+    judged = calibrated(models[0], found)
+    log_posterior = judged.posterior_of(judged.joint(log_q))
+    loss = answers.loss(log_posterior)
+    if loss >= racer.loss:
+        return racer._replace(runs=())
+    settings = racer.form._replace(
+        early_stopping=False, block_weights=None, discriminative_iter=passes
+    )
+    best = Tried(settings, models, found, log_posterior, loss)
+    return racer._replace(left=tuple(left), runs=runs if left else (), best=best)
+
+
+def to_try(settings: Settings, laborious: bool) -> Settings:
+    """The same training with nothing held out, and all passes that might be wanted."""
+    return settings._replace(
+        verbose=0,
+        early_stopping=False,
+        block_weights=None,
+        discriminative_iter=max(_checkpoints(settings, laborious)),
+    )
+
+
+def _checkpoints(settings: Settings, laborious: bool) -> tuple[int, ...]:
+    """Numbers of discriminative passes to look at."""
+    if settings.discriminative_iter is not None:
+        return (settings.discriminative_iter,)
+    return FEW_CHECKPOINTS if laborious else CHECKPOINTS
