@@ -55,7 +55,7 @@ VIEWS = {
     "equal exponents": "product of six, equal exponents",
     "three": "product of three",
     "one": "best form",
-    "proper": "best form that is a density (`n_views=1`)",
+    "proper": "best form that is a density",
     "plain": 'plain form (`covariance_type="full"`)',
 }
 REFITS = {

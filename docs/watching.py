@@ -20,7 +20,7 @@ from scipy.special import expit, log_softmax
 from pskem import SharedKernelClassifier
 from pskem.model import Sharing, multiply
 from pskem.structures import FloatArray
-from pskem.training import _trials, fit_exponents
+from pskem.training import _choosing, fit_exponents
 from pskem.training._calibration import (
     FIRST_SHARE,
     SHARES,
@@ -28,6 +28,7 @@ from pskem.training._calibration import (
     Calibration,
     cross_entropy_of_shares,
 )
+from pskem.training._trials import answers_of
 from pskem.training._weighting import FARTHEST_BEHIND, PULL_TEMPERATURE, platt_targets
 
 __all__ = [
@@ -98,7 +99,7 @@ def watch(model: SharedKernelClassifier, X: Any, y: Any, X_test: Any) -> Watched
     with _listening() as heard:
         model.fit(X, y)
     ((kept, trials, exponents),) = heard
-    labels, counted = _trials._answers(trials)
+    labels, counted = answers_of(trials)
     tested = _by_view(model, X_test)
     by_trials = []
     for models in zip(*(one.models for one in kept), strict=True):
@@ -110,7 +111,7 @@ def watch(model: SharedKernelClassifier, X: Any, y: Any, X_test: Any) -> Watched
         pairs = zip(one.models, trials, strict=True)
         asked = np.concatenate([each.log_likelihood(trial.X) for each, trial in pairs])
         of_trials = tuple(found[v] for found in by_trials)
-        proper, exponent = not one.settings.recoded, float(exponents[v])
+        proper, exponent = not one.settings.shape.recoded, float(exponents[v])
         views.append(View(proper, one.loss, exponent, one.calibration, asked, tested[v], of_trials))
     return Watched(model, tuple(views), Rows(labels, counted, model.model_.priors))
 
@@ -119,14 +120,14 @@ def watch(model: SharedKernelClassifier, X: Any, y: Any, X_test: Any) -> Watched
 def _listening() -> Iterator[list[_Heard]]:
     """Hear what fits choose; a view that counts for nothing is trained all the same."""
     heard: list[_Heard] = []
-    fit = _trials._exponents
+    fit = _choosing._exponents
 
     def overheard(kept: Any, trials: Any, *more: Any) -> FloatArray:
         found = fit(kept, trials, *more)
         heard.append(_Heard(kept, trials, found))
         return np.maximum(found, NOTHING)
 
-    with mock.patch.object(_trials, "_exponents", overheard):
+    with mock.patch.object(_choosing, "_exponents", overheard):
         yield heard
 
 

@@ -53,8 +53,7 @@ def test_every_table_has_all_that_is_compared(module):
     assert all(own.keys() == writer.METHODS.keys() for own in record.ensembles.values())
 
 
-def test_what_is_put_together_is_what_the_models_say(module):
-    """A default fit, and one with a single view, from what was overheard."""
+def test_what_is_put_together_is_what_the_model_says(module):
     answers, watching = module("answers"), module("watching")
     X, y = load_wine(return_X_y=True)
     train, test = np.arange(len(y)) % 3 > 0, np.arange(len(y)) % 3 == 0
@@ -62,10 +61,6 @@ def test_what_is_put_together_is_what_the_models_say(module):
     watched = watching.watch(model, X[train], y[train], X[test])
     found = answers.answers_of(watched)
     assert np.exp(found["product", "all"]) == pytest.approx(model.predict_proba(X[test]), abs=1e-9)
-    single = SharedKernelClassifier(n_views=1, random_state=0).fit(X[train], y[train])
-    assert np.exp(found["proper", "all"]) == pytest.approx(single.predict_proba(X[test]), abs=1e-9)
-    three = SharedKernelClassifier(n_views=3, random_state=0).fit(X[train], y[train])
-    assert np.exp(found["three", "all"]) == pytest.approx(three.predict_proba(X[test]), abs=1e-9)
 
 
 def test_a_part_of_the_calibration_is_fitted_like_all_of_it(module):
