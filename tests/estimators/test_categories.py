@@ -66,10 +66,10 @@ def test_all_settings_train(rng, settings):
     model = SharedKernelClassifier(random_state=0, **settings).fit(frame, y)
     assert model.score(frame, y) > 0.75
     assert np.isfinite(model.score_samples(frame)).all()
-    assert model.blocks_[-1].covariance_type == "categorical"
-    (levels,) = {block.structure.levels for block in model.blocks_[-1:]}
-    assert levels == (3, 2, 4)
-    totals = np.add.reduceat(model.blocks_[-1].means, [0, 3, 5], axis=1)
+    *_, last = model.model_.first_view.blocks
+    assert last.covariance_type == "categorical"
+    assert last.structure.levels == (3, 2, 4)
+    totals = np.add.reduceat(last.means, [0, 3, 5], axis=1)
     np.testing.assert_allclose(totals, 1.0, rtol=1e-9)
 
 

@@ -55,9 +55,10 @@ def outcomes(model, X, y, X_val=None, y_val=None):
 
 
 def leaves(value):
-    """Whatever arrays and numbers a value is made of."""
+    """Whatever arrays and numbers a value is made of, but for what follows from the others."""
     if dataclasses.is_dataclass(value):
-        value = tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+        fields = dataclasses.fields(value)
+        value = tuple(getattr(value, f.name) for f in fields if not f.metadata.get("derived"))
     if isinstance(value, tuple | list):
         for part in value:
             yield from leaves(part)

@@ -18,7 +18,9 @@ from pskem.training._exponents import PULL_EXPONENTS, fit_exponents
 from pskem.training._forms import forms
 from pskem.training._holdout import reference_log_densities
 from pskem.training._order import Rows
+from pskem.training._racing import _Run, race
 from pskem.training._splitting import cross, split_rows
+from pskem.training._trials import make_trials
 
 
 @pytest.fixture(scope="module")
@@ -270,8 +272,8 @@ def test_forms_of_categories_and_numbers():
     mixed = numbers._replace(levels=(2,))
     alone = numbers._replace(levels=(2, 2))
 
-    def tried(samples, mapped=True, laborious=False, **given):
-        return forms(settings._replace(**given), samples, mapped, laborious)
+    def tried(samples, mapped=True, laborious=False, few=False, **given):
+        return forms(settings._replace(**given), samples, mapped, laborious, few)
 
     assert not any(form.shape.categories_as_numbers for form in tried(numbers))
     assert any(form.shape.categories_as_numbers for form in tried(mixed))
@@ -283,6 +285,8 @@ def test_forms_of_categories_and_numbers():
     for samples in (numbers, mixed, alone):
         assert tried(samples)[0].structure.name == "full"
         assert len(tried(samples, laborious=True)) < len(tried(samples))
+        assert any(form.shape.fine for form in tried(samples))
+        assert not any(form.shape.fine for form in tried(samples, few=True))
 
 
 def test_categories_may_depend_on_each_other(rng):
@@ -341,3 +345,57 @@ def test_a_product_is_nothing_to_go_on_from(wine):
     with pytest.raises(ValueError, match=r"a product of \d views. Set warm_start=True before the"):
         again.fit(X, y)
     assert clone(model).set_params(warm_start=True).fit(X, y).fit(X, y).score(X, y) > 0.95
+
+
+# --------------------------------------------------------------------------------------- race
+
+
+@pytest.fixture
+def crossed(rng):
+    """Samples whose classes differ in their correlations alone, in three parts."""
+    y = rng.integers(2, size=300)
+    X = rng.standard_normal((300, 2))
+    X[:, 1] = 0.7 * X[:, 1] + np.where(y == 1, 0.7, -0.7) * X[:, 0]
+    samples = Samples(X, y, np.arange(2), np.full(2, 0.5))
+    return samples, list(make_trials(samples, 0, False))
+
+
+def entrants(samples):
+    settings = Settings.parse(SharedKernelClassifier().get_params(deep=False))
+    return [form for form in forms(settings, samples, False, True, True) if not form.shape.recoded]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_only_forms_that_can_be_kept_are_taken_further(crossed, monkeypatch, most):
+    samples, trials = crossed
+    taken = {}
+
+    def watched(run, passes, original=_Run.taken_to):
+        taken.setdefault(run.refiner.plan.structures[0].name, []).append(passes)
+        return original(run, passes)
+
+    monkeypatch.setattr(_Run, "taken_to", watched)
+    candidates = entrants(samples)
+    assert [form.structure.name for form in candidates] == ["full", "tied", "diag"]
+    heard = []
+    tried = race(candidates, trials, most, (0, 2, 4), 0, serial_map, lambda *n: heard.append(n))
+    assert min(tried, key=lambda one: one.loss).settings.structure.name == "full"
+    assert all(2 in passes for passes in taken.values()) == (most == 3)
+    assert 2 in taken["full"]
+    assert heard[0] == (0, 3)
+    assert heard[-1] == (3, 3)
+
+
+def test_a_form_keeps_its_best_pass(crossed):
+    """What the race says of a form is what it answers after the passes that it names."""
+    samples, trials = crossed
+    for one in race(entrants(samples), trials, 3, (0, 1, 6), 0, serial_map, lambda *n: None):
+        losses = {}
+        for passes in (0, 1, 6):
+            form = one.settings._replace(discriminative_iter=passes)
+            (alone,) = race([form], trials, 1, (99,), 0, serial_map, lambda *n: None)
+            losses[passes] = alone.loss
+        assert one.loss == pytest.approx(losses[one.settings.discriminative_iter], rel=1e-12)
+        assert one.loss <= losses[0]
+        earlier = [p for p in losses if p <= one.settings.discriminative_iter]
+        assert one.loss == pytest.approx(min(losses[p] for p in earlier), rel=1e-12)

@@ -16,15 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._weighting import (
     IMPOSSIBLE,
-    PULL_TEMPERATURE,
     heard_samples,
+    least_loss,
     platt_targets,
 )
 
@@ -106,15 +105,13 @@ def calibrate(
     pool = (q * np.exp(log_prior)).sum(axis=2, keepdims=True)
     targets = platt_targets(labels, log_prior, counted)
 
-    def objective(a: FloatArray) -> tuple[float, FloatArray]:
-        loss, slope = cross_entropy_of_shares(a, q, pool, log_prior, targets, counted)
-        off = a[-1] - 1.0
-        slope[-1] += PULL_TEMPERATURE * off
-        return loss + 0.5 * PULL_TEMPERATURE * off * off, slope
-
     start = np.concatenate([np.ones(R), np.full(R, FIRST_SHARE), [1.0]])
-    bounds = [(SMALLEST_SLOPE, None)] * R + [SHARES] * R + [(1e-3, None)]
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    bounds: list[tuple[float, float | None]] = [(SMALLEST_SLOPE, None)] * R
+    found = least_loss(
+        lambda a: cross_entropy_of_shares(a, q, pool, log_prior, targets, counted),
+        start,
+        [*bounds, *[SHARES] * R],
+    )
     inverse = float(found[-1])
     return Calibration(found[:R] / inverse, 1.0 / inverse, expit(found[R:-1]))
 

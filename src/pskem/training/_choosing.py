@@ -35,6 +35,10 @@ __all__ = ["Choice", "View", "choose", "tries_forms"]
 
 #: Passes are laborious where samples lack features in more ways than so many, or have more.
 MANY_PATTERNS, MANY_FEATURES = 8, 200
+#: Samples below which there are too few for many kernels, or for many discriminative passes.
+FEW_SAMPLES = 500
+#: Discriminative passes after which answers are looked at.
+CHECKPOINTS = (0, 3, 10, 30)
 #: Views that are multiplied, at most, where nothing else is said.
 USUAL_VIEWS = 6
 
@@ -96,13 +100,14 @@ def choose(
     if not trials:
         return Choice((View(settings),))
     maps = fit_maps(samples) if mapped else None
-    laborious = _laborious(samples)
+    laborious, few = _laborious(samples), _size(samples) < FEW_SAMPLES
     candidates = [settings]
     if settings.open_form:
         useful = maps is not None and any(margin is not None for margin in maps.maps)
-        candidates = _distinct(forms(settings, samples, useful, laborious), trials[0], seed)
+        candidates = _distinct(forms(settings, samples, useful, laborious, few), trials[0], seed)
     most = settings.n_views or (USUAL_VIEWS if settings.open_form else 1)
-    tried = race(candidates, trials, most, laborious, seed, parallel_map, tell)
+    checkpoints = CHECKPOINTS[: 2 if laborious else 3 if few else None]
+    tried = race(candidates, trials, most, checkpoints, seed, parallel_map, tell)
     order = _kept(tried, most)
     kept = [tried[i] for i in order]
     exponents = _exponents(kept, trials, samples.priors)
@@ -141,6 +146,11 @@ def tries_forms(settings: Settings, n_samples: float) -> bool:
     return settings.open_form and enough and _undecided(settings)
 
 
+def _size(samples: Samples) -> int:
+    """How many samples there are, a repeated one as often as it stands there."""
+    return int(samples.counts(samples.different_rows()[0]).sum())
+
+
 def _laborious(samples: Samples) -> bool:
     """Whether passes take long: features are many, or missing in many ways, and each is costly."""
     if samples.X.shape[1] > MANY_FEATURES:
@@ -154,7 +164,7 @@ def _distinct(candidates: Sequence[Settings], trial: Trial, seed: int) -> list[S
     """Forms that differ on a part of the samples: few have no more kernels."""
     found: dict[Any, Settings] = {}
     for form in candidates:
-        plan = make_plan(to_try(form, False), trial.samples, None, seed, trial.maps)
+        plan = make_plan(to_try(form, CHECKPOINTS), trial.samples, None, seed, trial.maps)
         mapped = tuple(reading is not None for reading in plan.readings)
         shape = form.shape.linear, form.shape.local
         key = (*map(str, plan.structures), *plan.n_components, mapped, *shape)

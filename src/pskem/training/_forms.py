@@ -24,17 +24,20 @@ MOST_FOR_LOCAL, MOST_SAMPLES_FOR_LOCAL = 150, 5000
 LINEAR_PULL, LINEAR_FIRMNESS, LINEAR_PASSES = 10.0, 20.0, 20
 
 
-def forms(settings: Settings, samples: Samples, mapped: bool, laborious: bool) -> list[Settings]:
+def forms(
+    settings: Settings, samples: Samples, mapped: bool, laborious: bool, few: bool
+) -> list[Settings]:
     """Settings of the models that are tried, the plainest first.
 
     Full, tied and diagonal covariances, and many kernels with a common one; categories with many
     kernels too, and as numbers, where they may depend on the others; a linear form of steps, and a
-    local one. Numbers are mapped, but for tied covariances, where outliers hardly count. Settled on
-    32 public tables, all of them together: what one form lacks, others have, so that their product
-    is better than any one of them.
+    local one. Numbers are mapped, but for one form with a tied covariance and the linear one: which
+    is better depends on the table. Settled on 32 public tables, all of them together: what one form
+    lacks, others have, so that their product is better than any one of them.
 
     mapped : whether any number has a map
     laborious : whether passes take long, so that fewer forms are tried
+    few : whether samples are too few for many kernels
     """
     full, tied, diag = (STRUCTURES[name] for name in ("full", "tied", "diag"))
     plain = settings._replace(structure=full, margins=False, form=Form())
@@ -52,7 +55,8 @@ def forms(settings: Settings, samples: Samples, mapped: bool, laborious: bool) -
     if not laborious and few_values:
         if samples.levels and samples.X.shape[1] <= MOST_FOR_FULL:
             found.append(usual._replace(form=numbers))
-        found.append(usual._replace(structure=tied, form=numbers._replace(fine=True)))
+        if not few:
+            found.append(usual._replace(structure=tied, form=numbers._replace(fine=True)))
     if settings.discriminative_iter != 0 and few_values:
         found.append(_linear(plain, samples))
     if samples.X.shape[1] <= MOST_FOR_LOCAL and len(samples.X) <= MOST_SAMPLES_FOR_LOCAL:

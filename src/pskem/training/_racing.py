@@ -24,9 +24,6 @@ from pskem.training._trials import Answers, Trial, answers_of
 
 __all__ = ["Tried", "race", "to_try"]
 
-#: Discriminative passes after which the answers are looked at, and where passes are laborious.
-CHECKPOINTS, FEW_CHECKPOINTS = (0, 3, 10, 30), (0, 3)
-
 
 class Tried(NamedTuple):
     """A form of model, and what it made of samples that it was not trained on.
@@ -90,7 +87,7 @@ def race(
     forms: Sequence[Settings],
     trials: Sequence[Trial],
     most: int,
-    laborious: bool,
+    checkpoints: tuple[int, ...],
     seed: int,
     parallel_map: Mapper,
     tell: Callable[[int, int], None],
@@ -98,7 +95,7 @@ def race(
     """What each form makes of the samples that are asked about, after its best pass.
 
     most : forms that can be kept; others are taken no further
-    laborious : whether passes take long, so that fewer are made
+    checkpoints : discriminative passes after which a form is asked, where it leaves that open
     tell : hears how many forms of how many are out of the race
     """
     answers, heard, done = answers_of(trials), Lock(), 0
@@ -106,8 +103,8 @@ def race(
     def go_on(racer: _Racer) -> _Racer:
         nonlocal done
         if not racer.runs:
-            started = (_Run.begin(to_try(racer.form, laborious), trial, seed) for trial in trials)
-            racer = racer._replace(runs=tuple(started))
+            form = to_try(racer.form, checkpoints)
+            racer = racer._replace(runs=tuple(_Run.begin(form, trial, seed) for trial in trials))
         racer = _asked(racer, trials, answers)
         if not racer.runs:
             with heard:
@@ -116,7 +113,7 @@ def race(
         return racer
 
     tell(0, len(forms))
-    racers = [_Racer(form, _checkpoints(form, laborious), ()) for form in forms]
+    racers = [_Racer(form, _passes(form, checkpoints), ()) for form in forms]
     racers = parallel_map(go_on, racers)  # passes are too short to be cut further
     while True:
         ranked = sorted(range(len(racers)), key=lambda i: racers[i].loss)
@@ -149,18 +146,17 @@ def _asked(racer: _Racer, trials: Sequence[Trial], answers: Answers) -> _Racer:
     return racer._replace(left=tuple(left), runs=runs if left else (), best=best)
 
 
-def to_try(settings: Settings, laborious: bool) -> Settings:
+def to_try(settings: Settings, checkpoints: tuple[int, ...]) -> Settings:
     """The same training with nothing held out, and all passes that might be wanted."""
     return settings._replace(
         verbose=0,
         early_stopping=False,
         block_weights=None,
-        discriminative_iter=max(_checkpoints(settings, laborious)),
+        discriminative_iter=max(_passes(settings, checkpoints)),
     )
 
 
-def _checkpoints(settings: Settings, laborious: bool) -> tuple[int, ...]:
+def _passes(settings: Settings, checkpoints: tuple[int, ...]) -> tuple[int, ...]:
     """Numbers of discriminative passes to look at."""
-    if settings.discriminative_iter is not None:
-        return (settings.discriminative_iter,)
-    return FEW_CHECKPOINTS if laborious else CHECKPOINTS
+    given = settings.discriminative_iter
+    return checkpoints if given is None else (given,)

@@ -11,6 +11,7 @@ The mean cross-entropy is convex in (beta_1 / T, ..., beta_R / T, 1 / T).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +21,20 @@ from scipy.special import log_softmax
 
 from pskem.structures import FloatArray
 
-__all__ = ["Weighting", "cross_entropy", "fit_weighting", "heard_samples", "platt_targets"]
+__all__ = [
+    "Weighting",
+    "cross_entropy",
+    "fit_weighting",
+    "heard_samples",
+    "least_loss",
+    "platt_targets",
+]
 
 #: Strength of the pull toward T = 1, in cross-entropy: it decides where the data do not, because
 #: the classes are about equally frequent.
 PULL_TEMPERATURE = 0.01
+#: The smallest 1 / T.
+SMALLEST_INVERSE = 1e-3
 #: Stands for the log prior of a class without prior.
 IMPOSSIBLE = -1e30
 #: How far a class may be behind the best one in a block, in units of what is usual between the
@@ -55,6 +65,27 @@ def cross_entropy(
     n = counted.sum()
     loss = -float(np.sum(counted * targets * log_p, where=targets > 0.0)) / n
     return loss, np.tensordot(terms, counted * (np.exp(log_p) - targets), axes=2) / n
+
+
+def least_loss(
+    loss_of: Callable[[FloatArray], tuple[float, FloatArray]],
+    start: FloatArray,
+    bounds: list[tuple[float, float | None]],
+) -> FloatArray:
+    """Parameters, of which 1 / T is the last, that minimise a loss and the pull toward T = 1.
+
+    loss_of : gives the loss and its gradient; bounds : of all parameters but the last
+    """
+
+    def objective(a: FloatArray) -> tuple[float, FloatArray]:
+        loss, slope = loss_of(a)
+        off = a[-1] - 1.0
+        slope[-1] += PULL_TEMPERATURE * off
+        return loss + 0.5 * PULL_TEMPERATURE * off * off, slope
+
+    limits = [*bounds, (SMALLEST_INVERSE, None)]
+    found: FloatArray = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits).x
+    return found
 
 
 def heard_samples(
@@ -121,17 +152,9 @@ def fit_weighting(
 
     targets = platt_targets(labels, log_prior, counted)
 
-    def objective(a: FloatArray) -> tuple[float, FloatArray]:
-        loss, slope = cross_entropy(a, terms, targets, counted)
-        off = a[-1] - 1.0
-        slope[-1] += PULL_TEMPERATURE * off
-        return loss + 0.5 * PULL_TEMPERATURE * off * off, slope
-
-    start = np.full(R + 1, 1.0)
-    found = minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * R + [(1e-3, None)]
+    found = least_loss(
+        lambda a: cross_entropy(a, terms, targets, counted), np.ones(R + 1), [(0.0, None)] * R
     )
-    inverse = float(found.x[-1])
-    if not found.x[:-1].any():  # nothing would be left to decide by
+    if not found[:-1].any():  # nothing would be left to decide by
         return as_they_are
-    return Weighting(found.x[:-1] / inverse, 1.0 / inverse)
+    return Weighting(found[:-1] / found[-1], float(1.0 / found[-1]))
