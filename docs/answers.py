@@ -88,7 +88,7 @@ def as_shipped(
 
 
 def best(views: Sequence[View], number: int) -> list[View]:
-    """The views that the training would have kept if it were to keep so many."""
+    """The best of the views, so many, one of which at least is a density of the features."""
     order = sorted(views, key=lambda view: view.loss)
     kept = order[:number]
     if not any(view.proper for view in kept):

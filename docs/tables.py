@@ -89,9 +89,8 @@ def seconds(comparison: Comparison) -> str:
     ratio = median(a / b for a, b in pairs)
     return paragraph(
         f"One fit on each of the {len(pairs)} tables takes {OURS} {ours:.0f} s altogether, and the"
-        f" tuned SVM {theirs:.0f} s, both on one thread of a busy machine. {OURS} is faster on"
-        f" {faster} of them, those with the most rows; on the median table it takes {ratio:.1f}"
-        " times as long."
+        f" tuned SVM {theirs:.0f} s, both on one thread. {OURS} is faster on {faster} of them,"
+        f" mostly large ones; on the median table it takes {ratio:.1f} times as long."
     )
 
 

@@ -23,6 +23,7 @@ from pskem.structures import FloatArray
 from pskem.training import _choosing, fit_exponents
 from pskem.training._calibration import (
     FIRST_SHARE,
+    SECOND_SHARE,
     SHARES,
     SMALLEST_SLOPE,
     Calibration,
@@ -46,6 +47,8 @@ __all__ = [
 
 #: An exponent that counts for nothing, and keeps a view in the product all the same.
 NOTHING = 1e-12
+#: Log odds from which shares are searched for, as the training does.
+SEARCHES = (FIRST_SHARE, SECOND_SHARE)
 #: Log odds of a share that is none.
 NO_SHARE = -700.0
 
@@ -175,9 +178,10 @@ def fit_some(log_q: FloatArray, rows: Rows, weights: bool, shares: bool) -> Cali
         parts = [slope[:R]] * weights + [slope[R:-1]] * shares + [[last]]
         return loss + 0.5 * PULL_TEMPERATURE * off * off, np.concatenate(parts)
 
-    start = [1.0] * R * weights + [FIRST_SHARE] * R * shares + [1.0]
     bounds = [(SMALLEST_SLOPE, None)] * R * weights + [SHARES] * R * shares + [(1e-3, None)]
-    a = whole(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
+    starts = ([1.0] * R * weights + [first] * R * shares + [1.0] for first in SEARCHES)
+    found = (minimize(objective, a, jac=True, method="L-BFGS-B", bounds=bounds) for a in starts)
+    a = whole(min(found, key=lambda one: one.fun).x)
     found_shares = expit(a[R:-1]) if shares else np.zeros(R)
     return Calibration(a[:R] / a[-1], float(1.0 / a[-1]), found_shares)
 
@@ -192,7 +196,8 @@ def fit_final(log_posterior: FloatArray, rows: Rows) -> tuple[float, float]:
         return float(loss + 0.5 * PULL_TEMPERATURE * (a[0] - 1.0) ** 2)
 
     bounds = [(1e-3, None), SHARES]
-    inverse, odds = minimize(objective, [1.0, FIRST_SHARE], method="L-BFGS-B", bounds=bounds).x
+    found = (minimize(objective, [1.0, a], method="L-BFGS-B", bounds=bounds) for a in SEARCHES)
+    inverse, odds = min(found, key=lambda one: one.fun).x
     return float(1.0 / inverse), float(expit(odds))
 
 

@@ -121,6 +121,14 @@ def test_weights_are_repetitions(rng):
     np.testing.assert_allclose(one.forward(grid), other.forward(grid), rtol=0.05)
 
 
+@pytest.mark.parametrize("far", [1e129, -1e129, 1e300])
+def test_a_value_that_is_far_off_is_no_trouble(rng, far):
+    x, y = rng.standard_normal(100), np.arange(100) % 2
+    x[0] = far
+    (margin,) = fit_margins(x[:, None], y, None).maps
+    assert margin is None or np.isfinite(margin.forward(x)).all()
+
+
 @pytest.fixture
 def skewed(rng):
     y = rng.integers(2, size=600)

@@ -13,10 +13,10 @@ from pskem import SharedKernelClassifier
 from pskem.engine import serial_map
 from pskem.margins import Margins
 from pskem.model import multiply
-from pskem.training import Samples, Settings
+from pskem.training import Samples, Settings, _forms
 from pskem.training._exponents import PULL_EXPONENTS, fit_exponents
 from pskem.training._forms import forms
-from pskem.training._holdout import reference_log_densities
+from pskem.training._holdout import _to_compare, reference_log_densities
 from pskem.training._order import Rows
 from pskem.training._racing import _Run, race
 from pskem.training._splitting import cross, split_rows
@@ -272,21 +272,22 @@ def test_forms_of_categories_and_numbers():
     mixed = numbers._replace(levels=(2,))
     alone = numbers._replace(levels=(2, 2))
 
-    def tried(samples, mapped=True, laborious=False, few=False, **given):
-        return forms(settings._replace(**given), samples, mapped, laborious, few)
+    def tried(samples, size=1000, mapped=True, laborious=False, **given):
+        return forms(settings._replace(**given), samples, size, mapped, laborious)
 
     assert not any(form.shape.categories_as_numbers for form in tried(numbers))
     assert any(form.shape.categories_as_numbers for form in tried(mixed))
-    assert any(form.margins for form in tried(mixed))
+    assert {form.margins for form in tried(mixed)} == {False, True}
     assert not any(form.margins for form in tried(mixed, mapped=False))
-    tied = [form.margins for form in tried(numbers) if form.structure.name == "tied"]
-    assert tied[0] is False  # where nothing is said, tied covariances are of numbers as they are
-    assert tried(numbers, margins=True)[1].margins is True
+    gaussian = [form for form in tried(numbers, margins=True) if not form.shape.linear]
+    assert all(form.margins for form in gaussian)
     for samples in (numbers, mixed, alone):
         assert tried(samples)[0].structure.name == "full"
         assert len(tried(samples, laborious=True)) < len(tried(samples))
         assert any(form.shape.fine for form in tried(samples))
-        assert not any(form.shape.fine for form in tried(samples, few=True))
+        assert not any(form.shape.fine for form in tried(samples, size=400))
+        assert any(form.shape.local for form in tried(samples, size=5000))
+        assert not any(form.shape.local for form in tried(samples, size=5001))
 
 
 def test_categories_may_depend_on_each_other(rng):
@@ -362,7 +363,7 @@ def crossed(rng):
 
 def entrants(samples):
     settings = Settings.parse(SharedKernelClassifier().get_params(deep=False))
-    return [form for form in forms(settings, samples, False, True, True) if not form.shape.recoded]
+    return [form for form in forms(settings, samples, 300, False, True) if not form.shape.recoded]
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -399,3 +400,45 @@ def test_a_form_keeps_its_best_pass(crossed):
         assert one.loss <= losses[0]
         earlier = [p for p in losses if p <= one.settings.discriminative_iter]
         assert one.loss == pytest.approx(min(losses[p] for p in earlier), rel=1e-12)
+
+
+def test_the_best_density_goes_on_though_others_are_better(rng, monkeypatch):
+    """Whichever form wins, one has to be a density of X, and it is trained as it would be alone."""
+    x = rng.uniform(-3.0, 3.0, (300, 2))
+    y = (np.sin(4.0 * x[:, 0]) > 0.0).astype(np.intp)  # a matter of steps
+    samples = Samples(x, y, np.arange(2), np.full(2, 0.5))
+    trials = list(make_trials(samples, 0, False))
+    settings = Settings.parse(SharedKernelClassifier().get_params(deep=False))
+    found = forms(settings, samples, 300, False, True)
+    (linear,) = (form for form in found if form.shape.linear)
+    given = (trials, 1, (0, 2, 4), 0, serial_map, lambda *n: None)
+    (alone,) = race(found[:1], *given)
+    beside, best = race([found[0], linear], *given)
+    assert best.loss < beside.loss
+    assert beside.settings.discriminative_iter == alone.settings.discriminative_iter > 0
+    assert beside.loss == alone.loss
+    only = SharedKernelClassifier(n_views=1, random_state=0).fit(x, y)
+    assert not any(trial["linear"] or trial["local"] for trial in only.trials_)
+    kept = [trial for trial in only.trials_ if trial["view"] == 0]
+    assert kept[0]["log_loss"] == min(trial["log_loss"] for trial in only.trials_)
+
+
+def test_a_weight_is_a_repetition_where_forms_are_chosen(rng, monkeypatch):
+    monkeypatch.setattr(_forms, "MOST_SAMPLES_FOR_LOCAL", 150)
+    X, y = make_classification(100, 4, random_state=0)
+    weights = np.where(np.arange(100) < 70, 2.0, 1.0)
+    rows = np.repeat(np.arange(100), weights.astype(int))
+    one = SharedKernelClassifier(random_state=0).fit(X, y, weights)
+    other = SharedKernelClassifier(random_state=0).fit(X[rows], y[rows])
+    assert not any(trial["local"] for trial in one.trials_)
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+def test_references_are_of_the_most_frequent_gaps(rng):
+    X = rng.standard_normal((400, 3))
+    y = np.arange(400) % 2
+    X[:40, 0], X[40:300, 1], X[300:, 2] = np.nan, np.nan, np.nan
+    model = SharedKernelClassifier(early_stopping=False, random_state=0).fit(X, y).model_
+    assert set(_to_compare(model, X)) == set(range(40, 300))
+    X[:60] = 0.0  # so few have no gaps, and come first
+    assert set(_to_compare(model, X)) == {*range(60), *range(60, 300)}

@@ -144,10 +144,11 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         trained on. None is one for all. The block of the categories is the last.
     discriminative_iter : int or "auto", default="auto"
         Most passes of extended Baum-Welch after EM, which raise sum_n log p(c_n|x_n) and stop when
-        they cannot. ``"auto"`` is 0, 3, 10 or 30 by cross-fitting; where samples are held out, 20
-        of which validation keeps the best; and 5 where nobody watches. The passes give up some of
-        the fit to the density of X for better decisions: use 0 if densities or samples of the model
-        matter more.
+        they cannot. ``"auto"`` is 0, 3, 10 or 30 by cross-fitting, but at most 10 below 500
+        samples, and 3 where passes take long because X has over 200 numbers, or gaps in many
+        patterns. Where samples are held out it is 20, of which validation keeps the best; and 5
+        where nobody watches. The passes give up some of the fit to the density of X for better
+        decisions: use 0 if densities or samples of the model matter more.
     early_stopping : bool or "auto", default="auto"
         Whether to validate the assembled classifier after every pass and to keep the pass with
         the highest accuracy. ``"auto"`` does so for the discriminative passes, if there are

@@ -47,7 +47,8 @@ def fit_margins(X: FloatArray, labels: NDArray[np.intp], weights: FloatArray | N
     some = max(1, AT_A_TIME // (len(X) * (1 + len(UNITS))))
     for low in range(0, len(varied), some):
         here = varied[low : low + some]
-        found = _fit(X[:, here].astype(np.float64), classes, counted)
+        with np.errstate(over="ignore", invalid="ignore"):  # of maps that are then not taken
+            found = _fit(X[:, here].astype(np.float64), classes, counted)
         for i, margin in zip(here, found, strict=True):
             maps[i] = margin
     return Margins(tuple(maps))
@@ -155,7 +156,10 @@ def quantiles(x: FloatArray, counted: FloatArray, shares: FloatArray) -> FloatAr
 
 
 def _log_likelihoods(z: FloatArray, classes: FloatArray, weights: FloatArray) -> FloatArray:
-    """Of one Gaussian per class, up to a constant, for each column of z (n, C) with weights."""
+    """Of one Gaussian per class, up to a constant, for each column of z (n, C) with weights.
+
+    Minus infinity where squares leave the range of floating point.
+    """
     masses, totals = classes @ weights, weights.sum(axis=0)  # (L, C), (C,)
     centred = z - np.einsum("nc,nc->c", weights, z) / totals
     weighed = weights * centred
@@ -166,4 +170,5 @@ def _log_likelihoods(z: FloatArray, classes: FloatArray, weights: FloatArray) ->
     pseudo = PSEUDO_SAMPLES * PSEUDO_VARIANCE * overall / totals
     variances = (np.maximum(squares, 0.0) + pseudo) / (masses + PSEUDO_SAMPLES)
     logs = np.where(masses > 0.0, np.log(np.maximum(variances, TINY)), 0.0)
-    return -0.5 * np.sum(masses * logs, axis=0)
+    found = -0.5 * np.sum(masses * logs, axis=0)
+    return np.where(np.isfinite(found), found, -np.inf)

@@ -22,7 +22,7 @@ from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._calibration import Calibration, calibrated
 from pskem.training._exponents import fit_exponents
-from pskem.training._forms import describe_form, forms
+from pskem.training._forms import FEW_SAMPLES, describe_form, forms
 from pskem.training._holdout import reference_log_densities
 from pskem.training._layout import fit_maps
 from pskem.training._planning import make_plan
@@ -33,10 +33,8 @@ from pskem.training._trials import FEWEST_TO_TRY, TOO_MANY_TO_TRY, Trial, answer
 
 __all__ = ["Choice", "View", "choose", "tries_forms"]
 
-#: Passes are laborious where samples lack features in more ways than so many, or have more.
+#: Passes are laborious where samples lack numbers in more ways than so many, or have more.
 MANY_PATTERNS, MANY_FEATURES = 8, 200
-#: Samples below which there are too few for many kernels, or for many discriminative passes.
-FEW_SAMPLES = 500
 #: Discriminative passes after which answers are looked at.
 CHECKPOINTS = (0, 3, 10, 30)
 #: Views that are multiplied, at most, where nothing else is said.
@@ -100,13 +98,16 @@ def choose(
     if not trials:
         return Choice((View(settings),))
     maps = fit_maps(samples) if mapped else None
-    laborious, few = _laborious(samples), _size(samples) < FEW_SAMPLES
+    laborious, size = _laborious(samples), _size(samples)
+    most = settings.n_views or (USUAL_VIEWS if settings.open_form else 1)
     candidates = [settings]
     if settings.open_form:
         useful = maps is not None and any(margin is not None for margin in maps.maps)
-        candidates = _distinct(forms(settings, samples, useful, laborious, few), trials[0], seed)
-    most = settings.n_views or (USUAL_VIEWS if settings.open_form else 1)
-    checkpoints = CHECKPOINTS[: 2 if laborious else 3 if few else None]
+        found = forms(settings, samples, size, useful, laborious)
+        # One view has to be a density of X, and forms that are none cannot be kept beside it.
+        found = [form for form in found if most > 1 or not form.shape.recoded]
+        candidates = _distinct(found, trials[0], seed)
+    checkpoints = CHECKPOINTS[: 2 if laborious else 3 if size < FEW_SAMPLES else None]
     tried = race(candidates, trials, most, checkpoints, seed, parallel_map, tell)
     order = _kept(tried, most)
     kept = [tried[i] for i in order]
@@ -152,8 +153,8 @@ def _size(samples: Samples) -> int:
 
 
 def _laborious(samples: Samples) -> bool:
-    """Whether passes take long: features are many, or missing in many ways, and each is costly."""
-    if samples.X.shape[1] > MANY_FEATURES:
+    """Whether passes take long: numbers are many, or missing in many ways, and each is costly."""
+    if samples.n_numbers > MANY_FEATURES:
         return True
     gaps = np.isnan(samples.X[:, : samples.n_numbers])
     some = gaps[gaps.any(axis=1)]
@@ -176,8 +177,8 @@ def _distinct(candidates: Sequence[Settings], trial: Trial, seed: int) -> list[S
 def _kept(tried: Sequence[Tried], most: int) -> list[int]:
     """Places of the best forms, so many at most, the plainest of them first.
 
-    Its density is that of the model: of discrete features many kernels would make one of spikes.
-    Categories as numbers are no density, so one form at least is of another kind.
+    The density of the first is that of the model, so it has to be one of X. Of discrete features,
+    many kernels would make one of spikes.
     """
     order = sorted(range(len(tried)), key=lambda i: tried[i].loss)
     proper = [i for i in order if not tried[i].settings.shape.recoded]

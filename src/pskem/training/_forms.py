@@ -9,14 +9,17 @@ from pskem.structures import STRUCTURES
 from pskem.training._settings import Form, Settings
 from pskem.training._splitting import Samples
 
-__all__ = ["describe_form", "forms"]
+__all__ = ["FEW_SAMPLES", "describe_form", "forms"]
+
+#: Samples below which there are too few for many kernels, or for many discriminative passes.
+FEW_SAMPLES = 500
 
 #: Numbers and values of categories, at most, among which all covariances are estimated.
 MOST_FOR_FULL = 50
 #: Steps of a number, and of all numbers together, at most.
 MOST_STEPS, MOST_STEPS_OF_ALL = 12, 150
 #: Values of all categories, at most, that are taken as numbers.
-MOST_VALUES = 200
+MOST_VALUES = 600
 #: Columns and samples, at most, of a form with a kernel at every sample.
 MOST_FOR_LOCAL, MOST_SAMPLES_FOR_LOCAL = 150, 5000
 #: Samples that hold kernels of the linear form together, how much more it is shrunk, and its
@@ -25,29 +28,30 @@ LINEAR_PULL, LINEAR_FIRMNESS, LINEAR_PASSES = 10.0, 20.0, 20
 
 
 def forms(
-    settings: Settings, samples: Samples, mapped: bool, laborious: bool, few: bool
+    settings: Settings, samples: Samples, size: int, mapped: bool, laborious: bool
 ) -> list[Settings]:
     """Settings of the models that are tried, the plainest first.
 
-    Full, tied and diagonal covariances, and many kernels with a common one; categories with many
-    kernels too, and as numbers, where they may depend on the others; a linear form of steps, and a
-    local one. Numbers are mapped, but for one form with a tied covariance and the linear one: which
-    is better depends on the table. Settled on 32 public tables, all of them together: what one form
+    Full, tied and diagonal covariances, features as they are and mapped, and many kernels;
+    categories with many kernels too, and as numbers, where they may depend on the others; a linear
+    form of steps, and a local one. Settled on 32 public tables, all of them together: what one form
     lacks, others have, so that their product is better than any one of them.
 
+    size : samples, a repeated one as often as it stands there
     mapped : whether any number has a map
     laborious : whether passes take long, so that fewer forms are tried
-    few : whether samples are too few for many kernels
     """
     full, tied, diag = (STRUCTURES[name] for name in ("full", "tied", "diag"))
     plain = settings._replace(structure=full, margins=False, form=Form())
     usual = plain._replace(margins=mapped)
+    straight = usual if settings.margins else plain
     numbers = Form(categories_as_numbers=bool(samples.levels))
-    few_values = sum(samples.levels) <= MOST_VALUES
-    found: list[Settings] = [usual]
+    few, few_values = size < FEW_SAMPLES, sum(samples.levels) <= MOST_VALUES
+    found: list[Settings] = [usual] if few else [straight, usual]
     if samples.n_numbers:
-        straight = usual if settings.margins else plain
         found += [straight._replace(structure=tied), usual._replace(structure=diag)]
+        if not few and not laborious:
+            found.append(usual._replace(form=Form(fine=True)))
     if samples.levels:
         found.append(usual._replace(form=Form(fine_categories=True)))
         if few_values:
@@ -59,7 +63,7 @@ def forms(
             found.append(usual._replace(structure=tied, form=numbers._replace(fine=True)))
     if settings.discriminative_iter != 0 and few_values:
         found.append(_linear(plain, samples))
-    if samples.X.shape[1] <= MOST_FOR_LOCAL and len(samples.X) <= MOST_SAMPLES_FOR_LOCAL:
+    if samples.X.shape[1] <= MOST_FOR_LOCAL and size <= MOST_SAMPLES_FOR_LOCAL:
         found.append(_local(usual._replace(form=numbers._replace(local=True))))
     return found
 

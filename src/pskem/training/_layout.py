@@ -151,7 +151,7 @@ def count_kernels(
         for m, kind in zip(layout.widths, layout.structures, strict=True):
             fine = form.fine if kind.standardised else form.fine_categories
             enough: float | None = None
-            if fine:  # where kernels have a covariance of their own it takes more samples
+            if fine:  # a kernel with a covariance of its own takes more samples
                 enough = SAMPLES_PER_FEATURE_OF_FINE * m if kind.storage.per_kernel else FEWEST
             if form.linear:
                 enough = np.inf

@@ -1,7 +1,7 @@
 """Forms of models race: those that answer best are taken further.
 
-All forms are trained by EM. Discriminative passes follow in rounds, each for the forms that are
-still among the best, and whose answers the last round has made better.
+All forms are trained and asked. Discriminative passes follow in rounds, each for the forms that can
+still be kept, and whose answers the last round has made better.
 """
 
 from __future__ import annotations
@@ -116,14 +116,22 @@ def race(
     racers = [_Racer(form, _passes(form, checkpoints), ()) for form in forms]
     racers = parallel_map(go_on, racers)  # passes are too short to be cut further
     while True:
-        ranked = sorted(range(len(racers)), key=lambda i: racers[i].loss)
-        going = [i for i in ranked[:most] if racers[i].runs]
+        able = _able(racers, most)
+        racers = [r if i in able else r._replace(runs=()) for i, r in enumerate(racers)]
+        going = [i for i, racer in enumerate(racers) if racer.runs]
         if not going:
             break
         for i, racer in zip(going, parallel_map(go_on, [racers[i] for i in going]), strict=True):
             racers[i] = racer
     tell(len(forms), len(forms))
     return [racer.best for racer in racers if racer.best is not None]
+
+
+def _able(racers: Sequence[_Racer], most: int) -> set[int]:
+    """Places of the forms that would be kept now: the best, and the best that is a density of X."""
+    ranked = sorted(range(len(racers)), key=lambda i: racers[i].loss)
+    proper = [i for i in ranked if not racers[i].form.shape.recoded]
+    return {*ranked[:most], *proper[:1]}
 
 
 def _asked(racer: _Racer, trials: Sequence[Trial], answers: Answers) -> _Racer:
@@ -137,7 +145,7 @@ def _asked(racer: _Racer, trials: Sequence[Trial], answers: Answers) -> _Racer:
     judged = calibrated(models[0], found)
     log_posterior = judged.posterior_of(judged.joint(log_q))
     loss = answers.loss(log_posterior)
-    if loss >= racer.loss:
+    if not loss < racer.loss:
         return racer._replace(runs=())
     settings = racer.form._replace(
         early_stopping=False, block_weights=None, discriminative_iter=passes

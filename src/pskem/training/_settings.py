@@ -90,14 +90,15 @@ NO_PARAMETERS = ("enough_to_validate", "open_form", "form")
 
 
 class Form(NamedTuple):
-    """What a model that is tried has besides that no parameter says.
+    """How a model that is tried differs from one with the usual form, where no parameter says so.
 
     fine, fine_categories : whether numbers, and categories, have many kernels
     categories_as_numbers : whether they stand with the numbers, one for each value
     n_steps : numbers are read as so many steps; None for as they are
     linear : whether there is one kernel a class, told apart by discriminative passes alone
     firmness : times that the shrinkage is larger, where that is "auto"
-    pull : samples that hold each kernel in discriminative passes where all classes together are
+    pull : pseudo-samples at the mean of all classes, which hold each kernel back in
+        discriminative passes
     local : whether there is a kernel at every sample, in features that are uncorrelated within
         classes
     """
