@@ -47,10 +47,10 @@ def forms(
     straight = usual if settings.margins else plain
     numbers = Form(categories_as_numbers=bool(samples.levels))
     few, few_values = size < FEW_SAMPLES, sum(samples.levels) <= MOST_VALUES
-    found: list[Settings] = [usual] if few else [straight, usual]
+    found: list[Settings] = [usual] if few or laborious else [straight, usual]
     if samples.n_numbers:
         found += [straight._replace(structure=tied), usual._replace(structure=diag)]
-        if not few and not laborious:
+        if not (few or laborious):
             found.append(usual._replace(form=Form(fine=True)))
     if samples.levels:
         found.append(usual._replace(form=Form(fine_categories=True)))
