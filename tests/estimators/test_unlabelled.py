@@ -439,6 +439,17 @@ def test_as_much_as_the_labels_is_of_all_rows(rng, monkeypatch, n_known):
         assert model.unlabelled_weight_ == pytest.approx(weight)
 
 
+def test_a_few_samples_without_a_class_do_not_keep_forms_from_being_tried(rng):
+    X, y = two_views(rng, 200)
+    labels = y.astype(object)
+    labels[:5] = None
+    few = SharedKernelClassifier(random_state=0).fit(X, labels)
+    without = SharedKernelClassifier(random_state=0).fit(X[5:], labels[5:].astype(int))
+    assert few.unlabelled_weight_ == 0.0
+    assert len(few.trials_) > 1
+    np.testing.assert_array_equal(few.predict_proba(X), without.predict_proba(X))
+
+
 def test_what_is_tried_is_what_the_fit_would_be(rng, monkeypatch):
     """Though it sees fewer labels: where kernels start, the blocks, and what follows EM."""
     plans = []
@@ -448,7 +459,7 @@ def test_what_is_tried_is_what_the_fit_would_be(rng, monkeypatch):
         return plans[-1]
 
     monkeypatch.setattr("pskem.training._unlabelled.make_plan", noted)
-    X, y = two_views(rng, 1400)
+    X, y = two_views(rng, 2400)
     model = SharedKernelClassifier(max_iter=2, n_views=1, random_state=0)
     for n_known in (8, 525):
         plans.clear()

@@ -14,7 +14,7 @@ from pskem.engine import serial_map
 from pskem.margins import Margins
 from pskem.model import multiply
 from pskem.training import Samples, Settings, _forms
-from pskem.training._exponents import PULL_EXPONENTS, fit_exponents
+from pskem.training._exponents import fit_exponents
 from pskem.training._forms import forms
 from pskem.training._holdout import _to_compare, reference_log_densities
 from pskem.training._order import Rows
@@ -116,25 +116,39 @@ def test_a_product_is_the_product(labelled):
     assert multiply(models[:1], [1.0]) is models[0]
 
 
-def test_exponents_are_those_of_another_optimiser(rng):
-    labels, priors = rng.integers(3, size=400), np.array([0.5, 0.3, 0.2])
-    noise = rng.standard_normal((4, 400, 3)) * np.array([0.5, 1.0, 2.0, 4.0])[:, None, None]
+@pytest.mark.parametrize(("size", "pull"), [(100, 0.1), (400, 30.0 / 500.0)])
+def test_exponents_are_those_of_another_optimiser(rng, size, pull):
+    labels, priors = rng.integers(3, size=size), np.array([0.5, 0.3, 0.2])
+    noise = rng.standard_normal((4, size, 3)) * np.array([0.5, 1.0, 2.0, 4.0])[:, None, None]
     logs = log_softmax(2.0 * np.eye(3)[labels] + noise, axis=2)
-    counted = rng.uniform(0.5, 2.0, 400)
+    counted = rng.uniform(0.5, 2.0, size)
+    counted *= 1.25 * size / counted.sum()
     found = fit_exponents(logs, labels, priors, counted)
     n = counted.sum()
     doubt = 1.0 / (n + 2.0)
 
     def objective(a):
         log_p = log_softmax(np.einsum("v,vnj->nj", a, logs), axis=1)
-        own = log_p[np.arange(400), labels]
+        own = log_p[np.arange(size), labels]
         loss = -(counted @ ((1.0 - doubt) * own + doubt * log_p.mean(axis=1))) / n
-        return loss + PULL_EXPONENTS * ((a - 0.25) ** 2).sum()
+        return loss + pull * ((a - 0.25) ** 2).sum()
 
     theirs = minimize(objective, np.full(4, 0.5), method="SLSQP", bounds=[(0.0, None)] * 4)
     assert objective(found) == pytest.approx(theirs.fun, abs=1e-6)
     np.testing.assert_allclose(found, theirs.x, atol=2e-3)
     assert found[0] == found.max()
+
+
+def test_many_samples_may_leave_one_model_alone(rng):
+    """One model knows, and the others hardly do: their product is hardly worse than it alone."""
+    n = 5000
+    labels, priors = rng.integers(2, size=n), np.full(2, 0.5)
+    sure = np.array([6.0, 0.3, 0.3, 0.3, 0.3, 0.3])[:, None, None]
+    logs = log_softmax(sure * np.eye(2)[labels] + rng.standard_normal((6, n, 2)), axis=2)
+    exponents = fit_exponents(logs, labels, priors, np.ones(n))
+    product = log_softmax(np.einsum("v,vnj->nj", exponents, logs), axis=1)
+    losses = [-log_p[np.arange(n), labels].mean() for log_p in (product, logs[0])]
+    assert losses[0] < 1.1 * losses[1]
 
 
 # --------------------------------------------------------------------------------------- fits

@@ -19,6 +19,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
 h1, h2 { font-weight: 600; line-height: 1.2; }
 h2 { margin-top: 2em; }
+.wide { overflow-x: auto; margin: 1em 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.2em 0.8em; text-align: right; border-bottom: 1px solid #ddd; }
 .text { text-align: left; }
@@ -59,7 +60,7 @@ class Page:
 
         Text between two marks is bold.
         """
-        made = table.html(ours, mark)
+        made = f'<div class="wide">{table.html(ours, mark)}</div>'
         if folded is not None:
             made = f"<details><summary>{html.escape(folded)}</summary>{made}</details>"
         self._parts.append(made)

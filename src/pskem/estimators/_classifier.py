@@ -129,7 +129,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         n_components, n_blocks, partition, covariance_type, init and shrinkage are all ``"auto"``,
         and 1 otherwise: whoever gives a form gets it. With 1, the best form that is a density of X
         is kept. Nothing is tried with validation data, `early_stopping` True or False, given block
-        weights, samples without a class, or `warm_start`.
+        weights, samples without a class that count, or `warm_start`.
     max_iter : int, default=100
         Largest number of EM passes.
     tol : float, default=1e-3
@@ -174,7 +174,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         How often each sample without a class counts. ``"auto"`` hides a fifth of the labels at a
         time and chooses what finds them best: 1, as much for all of them as for all samples with a
         class, or 0, which leaves them out. They help where classes are clusters, and can do great
-        harm where they are not.
+        harm where they are not. It is 0 if they are fewer than those with a class, and these are
+        tried with models of several forms, which help more.
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
         Columns that hold categories: those of texts and categories in a data frame, none, or a
         list of names or places, or a mask. They have a block of their own with categorical

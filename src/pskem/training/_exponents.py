@@ -11,8 +11,9 @@ from pskem.training._weighting import cross_entropy, platt_targets
 
 __all__ = ["fit_exponents"]
 
-#: How strongly exponents are pulled toward equal ones, in cross-entropy.
-PULL_EXPONENTS = 0.1
+#: How strongly exponents are pulled toward equal ones: in cross-entropy of so many samples, but not
+#: more than this in the mean over all of them.
+PULL_SAMPLES, MOST_PULL = 30.0, 0.1
 
 
 def fit_exponents(
@@ -24,8 +25,7 @@ def fit_exponents(
     """How much each of several models counts in their product, (V,).
 
     The cross-entropy of samples that none of them was trained on is convex in the exponents. They
-    are held near equal ones that sum to one, however many samples there are: exponents that were
-    free to go farther were no better on other samples.
+    are held near equal ones that sum to one, the more so the fewer samples there are.
 
     Parameters
     ----------
@@ -43,10 +43,12 @@ def fit_exponents(
     terms = np.where(possible, log_posteriors, np.log(np.finfo(float).tiny))
     targets = platt_targets(labels, np.where(possible, 0.0, -np.inf), counted)
 
+    pull = min(MOST_PULL, PULL_SAMPLES / float(counted.sum()))
+
     def objective(a: FloatArray) -> tuple[float, FloatArray]:
         loss, slope = cross_entropy(a, terms, targets, counted)
         off = a - 1.0 / V
-        return loss + PULL_EXPONENTS * float(off @ off), slope + 2.0 * PULL_EXPONENTS * off
+        return loss + pull * float(off @ off), slope + 2.0 * pull * off
 
     start = np.full(V, 1.0 / V)
     bounds = [(0.0, None)] * V

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pskem.engine import Mapper, workers
 from pskem.model import Model
 from pskem.structures import FloatArray
+from pskem.training._choosing import tries_forms
 from pskem.training._layout import suit
 from pskem.training._loop import Trainer, train, unwatched
 from pskem.training._order import Rows, representative
@@ -56,11 +57,23 @@ def settle_unlabelled(
     weight = settings.unlabelled_weight
     if weight is None:
         weight = before
+    if weight is None and _too_few(settings, samples):
+        weight = 0.0
     if weight is None:
         with workers(settings.n_jobs) as parallel_map:
             weight = _choose(settings, samples, seed, parallel_map)
     settings = settings._replace(unlabelled_weight=weight)
     return settings, samples if weight else samples.labelled()
+
+
+def _too_few(settings: Settings, samples: Samples) -> bool:
+    """Whether fewer samples lack a class than have one, of which models of several forms can learn.
+
+    Those are worth more than what so few would teach one model.
+    """
+    known, unknown = samples.different_rows()
+    size = float(samples.counts(known).sum())
+    return unknown.total < known.total and tries_forms(settings, size)
 
 
 def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mapper) -> float:
