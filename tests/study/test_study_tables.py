@@ -79,6 +79,19 @@ def test_tables_are_found_by_name_with_the_column_of_their_classes(tables):
         tables_in(tables)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a,class\n1,x\n2,x\n3,\n", "odd.csv .* fewer than two classes in its column 'class'"),
+        ("a,b\n" + "".join(f"1,{i + 0.5}\n" for i in range(200)), "odd.csv .* 'b' .*fractions"),
+    ],
+)
+def test_a_table_without_classes_is_refused_before_anything_runs(tables, text, told):
+    (tables / "odd.csv").write_text(text)
+    with pytest.raises(StudyError, match=told):
+        tables_in(tables)
+
+
 def test_a_study_has_an_experiment_for_every_table(tables):
     study = parse_study("tables", included()["tables"], tables=tables)
     assert [experiment.name for experiment in study.experiments] == ["flowers", "mixed"]

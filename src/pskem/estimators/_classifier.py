@@ -206,7 +206,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     class_prior_ : ndarray of shape (n_classes,)
     blocks_ : list of Block
         One immutable value per block with `features`, `weights` (n_classes, K), `means` (K, m) and
-        `covariances`, in the units of X.
+        `covariances`, in the units of X or, if it has a `reading`, of what that makes of X.
     block_weights_ : ndarray of shape (n_blocks,)
     temperature_ : float
         Posterior probabilities are the softmax of

@@ -96,13 +96,17 @@ class Comparison(NamedTuple):
 
 
 def cells_of(study: Study, store: Store) -> list[Cell]:
-    """The points of a study that have probabilities measured and all their runs."""
+    """The points of a study that have probabilities measured and all their runs.
+
+    Only the runs of the study count, so that all methods have the same folds.
+    """
     by_point: dict[str, list[Record]] = {}
     for found in store.records([entry.point for entry in study.entries]):
         by_point.setdefault(found.point, []).append(found)
     cells = []
     for entry in study.entries:
-        records = by_point.get(entry.point.key, [])
+        own = by_point.get(entry.point.key, [])
+        records = [found for found in own if found.seed < entry.experiment.runs]
         parts = [part for found in records for part in found.result.parts]
         losses = [part.log_loss for part in parts if part.log_loss is not None]
         errors = [part.calibration_error for part in parts if part.calibration_error is not None]

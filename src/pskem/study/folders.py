@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from pskem.study.configuration import StudyError
-from pskem.tables import TARGET, TableError, read_parts
+from pskem.tables import TARGET, TableError, labels_of, read_parts, read_table
 
 __all__ = ["FoundTable", "tables_in"]
 
@@ -45,9 +47,20 @@ def tables_in(folder: Path) -> list[FoundTable]:
 
 
 def _target(path: Path) -> str:
-    """The column of the classes: by its name, or the last one."""
+    """The column of the classes, by its name or the last one; it has to hold two classes."""
     try:
         columns = [str(name) for name in next(iter(read_parts(str(path), rows=1))).columns]
+        target = TARGET if TARGET in columns else columns[-1]
+        labels, _ = labels_of(read_table(str(path), verbatim=[target]), target)
     except TableError as error:
-        raise StudyError(f"A table of the folder cannot be used. {error}") from None
-    return TARGET if TARGET in columns else columns[-1]
+        raise StudyError(
+            f"The table {path.name} of the folder cannot be used. {error} Or take it out of the"
+            " folder."
+        ) from None
+    if len(np.unique(labels)) < 2:
+        raise StudyError(
+            f"The table {path.name} of the folder holds fewer than two classes in its column"
+            f" {target!r}, and nothing can be compared on it. Name the column of the classes"
+            f" {TARGET!r}, or take the table out of the folder."
+        )
+    return target
