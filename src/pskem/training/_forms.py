@@ -47,7 +47,7 @@ def forms(
     straight = usual if settings.margins else plain
     numbers = Form(categories_as_numbers=bool(samples.levels))
     few, few_values = size < FEW_SAMPLES, sum(samples.levels) <= MOST_VALUES
-    found: list[Settings] = [usual] if few or laborious else [straight, usual]
+    found: list[Settings] = [usual] if laborious else [straight, usual]
     if samples.n_numbers:
         found += [straight._replace(structure=tied), usual._replace(structure=diag)]
         if not (few or laborious):
