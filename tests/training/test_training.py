@@ -14,6 +14,7 @@ from pskem.engine import serial_map, workers
 from pskem.starts import Uniform
 from pskem.training import (
     Refined,
+    Refinement,
     Refiner,
     Samples,
     Settings,
@@ -406,7 +407,7 @@ def test_resumed_refinement_is_undisturbed_refinement(
         random_state=0,
     )
     plan, samples = planned(model, X[:400], y[:400], X[400:], y[400:])
-    assert plan.refinement == (True, 8, True, 0.0)
+    assert plan.refinement == Refinement(True, 8, True, growing=False)
     plan = plan._replace(refinement=plan.refinement._replace(pull=pull))
     _, refined, seen = observed(plan, samples)
     state = [each for each in seen if isinstance(each, Refined)][after - 1]

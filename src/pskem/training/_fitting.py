@@ -12,11 +12,12 @@ from pskem.model import Model, multiply
 from pskem.structures import FloatArray
 from pskem.training._choosing import choose
 from pskem.training._holdout import reference_log_densities
-from pskem.training._loop import State, Trainer, train
+from pskem.training._loop import State
 from pskem.training._observers import Observers, Watcher, observing
-from pskem.training._planning import Plan, arrange, make_plan
+from pskem.training._performing import Trained, perform, perform_again, plan_again
+from pskem.training._planning import make_plan
 from pskem.training._progress import telling_of_trials
-from pskem.training._refining import Refined, Refiner, refine
+from pskem.training._refining import Refined
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples
 
@@ -57,31 +58,34 @@ def fit_views(
     with workers(threads) as parallel_map:
         with telling_of_trials(settings.verbose) as tell:
             choice = choose(settings, samples, before, seed, parallel_map, tell)
-        fitted: list[tuple[Plan, State, Refined]] = []
+        references = choice.references
+        fitted: list[Trained] = []
+        models: list[Model] = []
         exponents: list[float] = []
         shown: Observers | None = None
         for view in choice.views:
             plan = make_plan(view.settings, samples, before, seed, choice.maps)
             with observing(estimator, plan, samples, y, watch, not fitted, depth=4) as observers:
-                data = arrange(plan, samples, parallel_map)
-                trainer = Trainer(plan, data, parallel_map)
-                run = train(trainer, samples.classes, samples.priors, observers)
-                refined = refine(Refiner(plan, data, parallel_map), run, observers)
-                refined = refined._replace(best=view.finish(refined.best))
-                observers.end(data, run, refined)
-            fitted.append((plan, run, refined))
+                shown = shown or observers
+                data, trained = perform(plan, samples, parallel_map, observers)
+                if references is None:
+                    unseen = samples.validating(plan.held_out)
+                    pairs = [] if unseen is None else [(trained.refined.best, unseen)]
+                    references = reference_log_densities(pairs, parallel_map)
+                if trained.to_repeat:
+                    del data  # two copies of the samples would be one too many
+                    plan = plan_again(view.settings, samples, trained, seed, choice.maps)
+                    observers.go_on(plan, trained.run, trained.refined)
+                    data, trained = perform_again(plan, samples, trained, parallel_map, observers)
+                observers.end(data, trained.run, trained.refined)
+            fitted.append(trained)
+            models.append(view.finish(trained.refined.best))
             exponents.append(view.exponent)
-            shown = shown or (observers if isinstance(observers, Observers) else None)
-            if "asked" in (run.ended, refined.ended):  # to stop: what there is has to do
+            if trained.stopped:  # what there is has to do
                 choice, exponents = choice.first_alone, [1.0]
                 break
-        plan, run, refined = fitted[0]
-        references = choice.references
-        if references is None:
-            unseen = samples.validating(plan.held_out)
-            pairs = [] if unseen is None else [(refined.best, unseen)]
-            references = reference_log_densities(pairs, parallel_map)
-    product = multiply([each.best for _, _, each in fitted], exponents)
-    if shown is not None:
-        shown.finish(product)
-    return Fitted(product, run, refined, references, choice.records)
+    product = multiply(models, exponents)
+    assert shown is not None  # there is a view at least
+    assert references is not None
+    shown.finish(product)
+    return Fitted(product, fitted[0].run, fitted[0].refined, references, choice.records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,22 +34,22 @@ def _bar(plan: Plan) -> PassBar | None:
 
 
 class Observers:
-    """All who see the passes of a fit, and hear of its end."""
+    """All who see the passes of a fit, and hear of its end.
+
+    task : of the callbacks; None if they are not shown anything
+    depth : how deep in the calls warnings point; None if there are to be none
+    """
 
     def __init__(
         self,
-        estimator: BaseEstimator,
         plan: Plan,
-        samples: Samples,
-        y: Any,
-        watch: Watcher | None,
-        depth: int,
+        feature_names: Sequence[str] | None,
+        task: FitTask | None = None,
+        watch: Watcher | None = None,
+        depth: int | None = None,
     ) -> None:
-        self._depth = depth
-        later = plan.refinement.passes
-        self._estimator, self._plan, self._watch = estimator, plan, watch
-        self._names = samples.feature_names
-        self._task = FitTask(estimator, plan.max_iter * plan.n_init + later, samples.X, y)
+        self._plan, self._names = plan, feature_names
+        self._task, self._watch, self._depth = task, watch, depth
         self._bar = _bar(plan)
 
     def __call__(self, state: Progress) -> bool:
@@ -57,6 +57,8 @@ class Observers:
         if self._bar is not None:
             self._bar(state)
         asked = self._watch is not None and bool(self._watch(state.model))
+        if self._task is None:
+            return asked
         return self._task.after_pass(state.model, state.discriminative) or asked
 
     def close(self, text: str) -> None:
@@ -64,33 +66,22 @@ class Observers:
         if self._bar is not None:
             self._bar.close(text)
 
+    def go_on(self, plan: Plan, run: State, refined: Refined) -> None:
+        """Hear how a training went that another one follows."""
+        self.close(f"{describe_ending(run, refined)}; now on all samples")
+        self._plan, self._bar = plan, _bar(plan)
+
     def end(self, data: Data, run: State, refined: Refined) -> None:
         """Hear how the training went; warn the caller of ``fit`` of what went wrong."""
         self.close(describe_ending(run, refined))
-        for message in troubles(self._plan, data, run, self._names):
-            depth = self._depth + caller_depth(self._estimator)
-            warnings.warn(message, ConvergenceWarning, stacklevel=depth)
+        if self._depth is not None:
+            for message in troubles(self._plan, data, run, self._names):
+                warnings.warn(message, ConvergenceWarning, stacklevel=self._depth)
 
     def finish(self, model: Model) -> None:
         """Tell the callbacks that the fit is done."""
-        self._task.end(model)
-
-
-class Bystanders:
-    """Those who see the passes of a further view: nobody but the bar."""
-
-    def __init__(self, bar: PassBar | None) -> None:
-        self._bar = bar
-
-    def __call__(self, state: Progress) -> bool:
-        return self._bar is not None and self._bar(state)
-
-    def close(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar.close(text)
-
-    def end(self, data: Data, run: State, refined: Refined) -> None:
-        self.close(describe_ending(run, refined))
+        if self._task is not None:
+            self._task.end(model)
 
 
 @contextmanager
@@ -102,14 +93,18 @@ def observing(
     watch: Watcher | None = None,
     first: bool = True,
     depth: int = 3,
-) -> Iterator[Observers | Bystanders]:
+) -> Iterator[Observers]:
     """Observers of a fit, whose bar is closed also if the fit fails.
 
     Of several views of the samples only the first is shown to callbacks, and can be stopped.
     Warnings point so deep into the calls, to where ``fit`` was called.
     """
-    alone = Observers(estimator, plan, samples, y, watch, depth) if first else None
-    observers = alone or Bystanders(_bar(plan))
+    if first:
+        task = FitTask(estimator, _most_passes(plan), samples.X, y)
+        deep = depth + caller_depth(estimator)
+        observers = Observers(plan, samples.feature_names, task, watch, deep)
+    else:
+        observers = Observers(plan, samples.feature_names)
     try:
         yield observers
     except Warning:  # turned into an error by the user: the fit itself is done
@@ -117,3 +112,10 @@ def observing(
     except BaseException:
         observers.close("interrupted")
         raise
+
+
+def _most_passes(plan: Plan) -> int:
+    """Passes that there can be, over all starts, and again on all samples."""
+    later = plan.refinement.passes
+    again = plan.max_iter + later if plan.refinement.repeat else 0
+    return plan.max_iter * plan.n_init + later + again

@@ -89,7 +89,7 @@ class Refiner(NamedTuple):
             _rule(state.model),
             self.parallel_map,
             state.pull,
-            growing=not refinement.choose,  # among small steps there is more to choose from
+            growing=refinement.growing,
         )
         if step is None:
             return state._replace(ended="optimum")

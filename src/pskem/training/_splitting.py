@@ -90,12 +90,16 @@ class Refinement(NamedTuple):
     choose : whether validation chooses among the passes
     pull : samples besides that each kernel has in these passes, which hold it where all classes
         together are
+    growing : whether steps of the passes grow; among small ones there is more to choose from
+    repeat : whether all samples are trained on once the choice is made
     """
 
     fit_weights: bool = False
     passes: int = 0
     choose: bool = False
     pull: float = 0.0
+    growing: bool = True
+    repeat: bool = False
 
 
 def hold_out(
@@ -116,14 +120,16 @@ def hold_out(
         passes = VALIDATED_PASSES if choose else unwatched
     choose = choose and passes > 0
     fit = isinstance(weights, str) and (weights == "fit" or choose)
-    refinement = Refinement(fit, passes, choose, settings.shape.pull)
+    refinement = Refinement(fit, passes, choose, settings.shape.pull, growing=not choose)
     if validated or not (asked or choose or fit):
         return refinement, rows, nobody
     fraction = settings.validation_fraction
     labels = samples.labels[rows.places]
     kept, held_out = split_rows(rows, labels, fraction, L, seed, samples.class_weights)
     if held_out.size:
-        return refinement, kept, held_out
+        # Whoever asks for it, or goes on from fit to fit, gets the training that was watched.
+        repeat = asked is None and not settings.warm_start
+        return refinement._replace(repeat=repeat), kept, held_out
     if asked or (isinstance(weights, str) and weights == "fit"):
         raise ValueError(
             f"validation_fraction={fraction} of {N:.0f} samples leaves none to validate on (every"
@@ -132,7 +138,8 @@ def hold_out(
         )
     if settings.discriminative_iter is None:  # nobody watches
         passes = unwatched
-    return refinement._replace(fit_weights=False, passes=passes, choose=False), rows, nobody
+    unchosen = refinement._replace(fit_weights=False, passes=passes, choose=False, growing=True)
+    return unchosen, rows, nobody
 
 
 def split_rows(

@@ -1,0 +1,86 @@
+"""One training, by its plan; and again on all samples, once those that were held out have chosen.
+
+The second training goes on from the kernels that EM found in the first, with as many discriminative
+passes of the same size as validation kept, and its probabilities are calibrated like those of the
+first. From a new start EM might end elsewhere, in an optimum of which the held-out samples have
+said nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pskem.engine import Mapper
+from pskem.margins import Margins
+from pskem.model import Model
+from pskem.training._loop import Observer, State, Trainer, train
+from pskem.training._planning import Data, Plan, arrange, make_plan
+from pskem.training._refining import Refined, Refiner, refine
+from pskem.training._settings import Settings
+from pskem.training._splitting import Samples
+
+__all__ = ["Trained", "perform", "perform_again", "plan_again"]
+
+
+class Trained(NamedTuple):
+    """A training that was performed."""
+
+    plan: Plan
+    run: State
+    refined: Refined
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody asked for its end."""
+        return "asked" in (self.run.ended, self.refined.ended)
+
+    @property
+    def to_repeat(self) -> bool:
+        """Whether all samples are to be trained on now."""
+        return self.plan.refinement.repeat and not self.stopped
+
+
+def perform(
+    plan: Plan,
+    samples: Samples,
+    parallel_map: Mapper,
+    observe: Observer,
+    rule: Model | None = None,
+) -> tuple[Data, Trained]:
+    """A training and its samples, in batches.
+
+    rule : by whose block weights and temperature discriminative passes go, if they are not fitted
+    """
+    data = arrange(plan, samples, parallel_map)
+    run = train(Trainer(plan, data, parallel_map), samples.classes, samples.priors, observe)
+    if rule is not None:
+        run = run._replace(best=run.best.weighed(rule.block_weights, rule.temperature))
+    refined = refine(Refiner(plan, data, parallel_map), run, observe)
+    return data, Trained(plan, run, refined)
+
+
+def plan_again(
+    settings: Settings, samples: Samples, first: Trained, seed: int, maps: Margins | None
+) -> Plan:
+    """The plan of a training on all samples that goes on from EM's kernels of the first."""
+    settings = settings._replace(
+        early_stopping=False, block_weights=None, discriminative_iter=first.refined.best_iter
+    )
+    plan = make_plan(settings, samples, first.run.best, seed, maps)
+    return plan._replace(refinement=plan.refinement._replace(growing=False))
+
+
+def perform_again(
+    plan: Plan, samples: Samples, first: Trained, parallel_map: Mapper, observe: Observer
+) -> tuple[Data, Trained]:
+    """The training on all samples, judged by the verdicts on the first; that one, if stopped."""
+    data, again = perform(plan, samples, parallel_map, observe, first.refined.model)
+    if again.stopped:
+        return data, first
+    before = first.refined.best
+    shares = None if before.sharing is None else before.sharing.shares
+    refined = again.refined._replace(
+        best=again.refined.best.weighed(before.block_weights, before.temperature, shares),
+        verdicts=first.refined.verdicts,
+    )
+    return data, again._replace(refined=refined)
