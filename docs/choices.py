@@ -1,6 +1,7 @@
 """Write the tables of docs/choices.md from recorded runs.
 
 python -m docs.choosing FOLDER           # measure, see there
+python -m docs.repeating                 # measure, on the image sets
 python -m docs.choices                   # write the tables from the records
 """
 
@@ -19,7 +20,9 @@ from pskem.study.ranking import rank
 
 HERE = Path(__file__).parent
 TAKEN = HERE / "choices"
-FITS, FORMS, ENSEMBLES = (TAKEN / f"{name}.csv" for name in ("fits", "forms", "ensembles"))
+FITS, FORMS, ENSEMBLES, REPEATS = (
+    TAKEN / f"{name}.csv" for name in ("fits", "forms", "ensembles", "repeats")
+)
 #: Tables that the whole record has.
 WHOLE = 32
 #: Standard errors from which on a difference is no noise.
@@ -62,6 +65,12 @@ REFITS = {
     "product": "**trained again on all rows**",
     "one trial": "models of the first trial",
     "all trials": "product of the models of all trials",
+}
+#: Models of the comparison where rows are held out.
+REPEATED = {
+    "held out": "trained on nine tenths",
+    "anew": "on all rows, from a new start",
+    "again": "**on all rows, from EM's kernels**",
 }
 METHODS = {
     "default": "**SharedKernelClassifier()**",
@@ -114,12 +123,13 @@ Scores = dict[str, dict[Any, Score]]
 
 
 class Record(NamedTuple):
-    """All that was measured. Rows of forms and seconds are as they are in the files."""
+    """All that was measured. Rows of forms and repeats are as they are in the files."""
 
     fits: Scores
     forms: list[dict[str, str]]
     ensembles: Scores
     seconds: dict[str, list[float]]
+    repeats: list[dict[str, str]]
 
 
 def in_words(trial: Mapping[str, Any]) -> str:
@@ -147,7 +157,7 @@ def load() -> Record:
     for row in rows(ENSEMBLES):
         ensembles.setdefault(row["table"], {})[row["method"]] = score(row)
         seconds.setdefault(row["method"], []).append(float(row["seconds"]))
-    return Record(fits, rows(FORMS), ensembles, seconds)
+    return Record(fits, rows(FORMS), ensembles, seconds, rows(REPEATS))
 
 
 def summary(scores: Scores, titles: Mapping[Any, str], heading: str) -> str:
@@ -260,6 +270,24 @@ def ensembles(record: Record) -> str:
     return "\n\n".join([text, costs, each])
 
 
+def repeats(record: Record) -> str:
+    """Means over the runs on each of the image sets, and what the first model loses to others."""
+    figures: dict[tuple[str, str], list[list[float]]] = {}
+    for row in sorted(record.repeats, key=lambda row: row["seed"]):
+        found = [float(row[name]) for name in ("accuracy", "log loss", "seconds")]
+        figures.setdefault((row["data"], row["model"]), []).append(found)
+    first, body = next(iter(REPEATED)), []
+    for data in dict.fromkeys(row["data"] for row in record.repeats):
+        for name, title in REPEATED.items():
+            own = np.array(figures[data, name])
+            accuracy, loss, seconds = own.mean(axis=0)
+            changes = own[:, 1] - np.array(figures[data, first])[:, 1]
+            change = f"{changes.mean():.4f} ± {changes.std(ddof=1):.4f}" if name != first else ""
+            told = [f"{100 * accuracy:.2f}", f"{loss:.4f}", change, f"{seconds:.0f}"]
+            body.append([data, title, *told])
+    return Table(["data", "model", "accuracy, %", "log loss", "change", "seconds"], body).markdown()
+
+
 def extent(record: Record) -> str:
     """What the record holds."""
     n = len(record.fits)
@@ -285,6 +313,7 @@ def sections(record: Record) -> dict[str, str]:
         "views": summary(fits, with_all(VIEWS), "model"),
         "forms": forms(record),
         "refits": summary(fits, with_all(REFITS), "product of six forms"),
+        "repeats": repeats(record),
         "ensembles": ensembles(record),
     }
 

@@ -27,6 +27,8 @@ def files():
 
 WRONG = {
     "no such file": (["fit", "nowhere.csv", "-t", "y"], 1, r"There is no file nowhere\.csv"),
+    "misspelt": (["fit", "iriss"], 1, "no file iriss, and no data set of that name: digits, iris"),
+    "a form and views": (["fit", "iris", "--n-views", "2", "-k", "6"], 1, "-components auto, or"),
     "no target": (["fit", "train.csv"], 2, "Name it with --target"),
     "wrong target": (["fit", "train.csv", "-t", "kind"], 1, "There is no column 'kind'"),
     "measurements": (["fit", "train.csv", "-t", "sepal length (cm)"], 1, "with a single row: 4.3"),
@@ -195,7 +197,7 @@ def test_a_bad_row_far_down_leaves_no_output(iris_model, capsys):
         stream.write("1,1,1,1,setosa,north,and,more\n")
     before = files()
     assert run(["predict", "model.pskem", "long.csv", "-o", "out.csv"]) == 1
-    assert "Expected 6 fields in line 50002" in capsys.readouterr().err
+    assert "8 fields in line 50002, more than its first line" in capsys.readouterr().err
     assert files() == before
 
 

@@ -156,8 +156,12 @@ def test_bad_values_are_refused_where_they_are_made(kind, parameters, message):
 def test_values_that_are_infinite(bad):
     broken = X.copy()
     broken[3, 1] = bad
-    with pytest.raises(ValueError, match="infinity"):
+    told = rf"infinity: column 1 holds {bad} in row 3"
+    with pytest.raises(ValueError, match=told):
         SharedKernelClassifier(n_components=2).fit(broken, y)
+    frame = pd.DataFrame(broken).rename(columns=lambda place: f"c{place}").assign(text="a")
+    with pytest.raises(ValueError, match=told.replace("column 1", "column 'c1'")):
+        SharedKernelClassifier(n_components=2).fit(frame, y)
     model = SharedKernelClassifier(n_components=2, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="infinity"):
         model.predict(broken)

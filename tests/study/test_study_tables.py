@@ -260,6 +260,17 @@ def test_the_better_of_two_is_bold_on_the_page(tables, tmp_path):
     assert "**" not in page
 
 
+def test_a_page_without_ranks_says_why(tables, tmp_path):
+    study = study_of(tables, '["knn", "logistic"]')
+    pages = [
+        conduct([study], tmp_path / "out", jobs=1, **options).written.page.read_text()
+        for options in ({"runs": 1}, {"only": ["knn"]}, {})
+    ]
+    assert "no ranks yet: they take 5 runs of every method" in pages[0]
+    assert "no ranks yet: they take two methods" in pages[1]
+    assert "no ranks yet" not in pages[2]
+
+
 def test_from_the_command_to_the_record(tables, tmp_path, capsys):
     out = tmp_path / "out"
     command = ["reproduce", "tables", "--data", str(tables), "--out", str(out), "--jobs", "1"]

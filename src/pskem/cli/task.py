@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pskem.cli.console import percent, remark
-from pskem.tables.reading import TARGET, is_named
+from pskem.tables.reading import TARGET, find_reader, is_named
 
 if TYPE_CHECKING:
     from pskem.workflow import Task, Trained
@@ -40,6 +40,7 @@ def read_task(
     target = given.pop("target")
     options = {name: given.pop(name) for name in TABLE_OPTIONS}
     if target is None and not is_named(data):
+        find_reader(data)  # a name that is misspelt has no columns
         raise click.UsageError("Which column holds the classes? Name it with --target COLUMN.")
     stem = "model" if data == "-" else Path(data).name.split(".")[0]
     path = Path(f"{stem}.pskem" if output is None else output)

@@ -154,7 +154,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         the highest accuracy. ``"auto"`` does so for the discriminative passes, if there are
         validation data or 20,000 samples at least; fewer are cross-fitted instead. False does
         neither. Validation data are `X_val` and `y_val` of :meth:`fit` or, without them, a part of
-        the training data, which is not trained on.
+        the training data. With True that part is not trained on. With ``"auto"`` all samples are
+        trained on in the end: from EM's kernels, with the passes and the calibration that the held
+        out ones chose. With `warm_start` they are not.
     validation_fraction : float, default=0.1
         Part of the samples that is held out for early stopping and block weights, shared out over
         the classes by their sizes.
@@ -226,7 +228,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         was fitted. `n_components` is that of the first trial, which had fewer samples. The other
         entries say what is special about the form.
     n_iter_ : int
-        Number of passes that were run.
+        Number of passes that were run. Where samples were held out and all are trained on in the
+        end, this and what follows is of the training on all.
     converged_ : ndarray of bool of shape (n_blocks,)
         Whether the last pass gained less than `tol` in the block; False when the passes ran out.
     log_likelihoods_ : ndarray of shape (n_iter_, n_blocks)
@@ -244,7 +247,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         sum_n log p(c_n|x_n) of the training samples before the first discriminative pass and after
         each; empty without such passes.
     discriminative_scores_ : ndarray
-        Validation accuracy of the same; empty if nothing was validated.
+        Validation accuracy before the first discriminative pass and after each that was tried;
+        empty if nothing was validated.
     discriminative_best_iter_ : int
         The discriminative pass whose parameters were kept; 0 is the result of EM.
     reference_log_densities_ : ndarray

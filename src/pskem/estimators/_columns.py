@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pskem.structures import FloatArray
 
 __all__ = [
     "ColumnCode",
+    "about_infinity",
     "about_text",
     "check_frame",
     "find_categorical",
@@ -281,6 +283,18 @@ def about_text(X: Any, code: ColumnCode | None) -> str:
                     f"Column {_name(X, place)!r} of X holds {value!r}, which is no number. A"
                     " classifier takes columns of texts as categories: those of a data frame with"
                     " categorical_features='from_dtype', or those that it names."
+                )
+    return ""
+
+
+def about_infinity(X: Any, code: ColumnCode | None) -> str:
+    """Where X holds a number that is infinite, and what to do about it; empty if nowhere."""
+    for place in range(_width(X)) if code is None else code.numeric:
+        for row, value in enumerate(_objects(X, place)):
+            if isinstance(value, Real) and np.isinf(float(value)):
+                return (
+                    f"Input X contains infinity: column {_name(X, place)!r} holds {value} in row"
+                    f" {row}, counted from 0. Use NaN where a number is not known."
                 )
     return ""
 

@@ -53,10 +53,9 @@ class FittedModel(TakesGaps):
     def is_outlier(self, X: Any, share: float = 0.01) -> NDArray[np.bool_]:
         """Whether samples are less probable than a share of reference samples.
 
-        Reference samples are samples that the model was not trained on: those that the fit held out
-        (from 1,000 samples on, with discriminative passes, or if `early_stopping` asks for it) or
-        validated on, or those of :meth:`set_reference`. Samples with gaps are compared by what is
-        usual for the features that they have.
+        Reference samples are those that the fit asked about, held out or validated on, with their
+        densities under models that were not trained on them; or those of :meth:`set_reference`.
+        Samples with gaps are compared by what is usual for the features that they have.
 
         Parameters
         ----------

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, v
 from pskem import checks
 from pskem.estimators._columns import (
     ColumnCode,
+    about_infinity,
     about_text,
     check_frame,
     find_categorical,
@@ -43,8 +44,11 @@ def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     try:
         return _accept(estimator, X, *y, reset=reset)
     except ValueError as error:
-        code = getattr(estimator, "columns_", None)
-        reason = about_text(X, code) if "could not convert string" in str(error) else ""
+        code, reason = getattr(estimator, "columns_", None), ""
+        if "could not convert string" in str(error):
+            reason = about_text(X, code)
+        elif "infinity" in str(error):
+            reason = about_infinity(X, code)
         if not reason:
             raise
         raise ValueError(reason) from None

@@ -24,6 +24,7 @@ __all__ = [
     "compare",
     "duels",
     "failures_of",
+    "has_probabilities",
     "rank_table",
     "read_record",
     "record",
@@ -124,6 +125,12 @@ def cells_of(study: Study, store: Store) -> list[Cell]:
             )
         )
     return cells
+
+
+def has_probabilities(study: Study, store: Store) -> bool:
+    """Whether any run of a study measured probabilities."""
+    records = store.records([entry.point for entry in study.entries])
+    return any(part.log_loss is not None for found in records for part in found.result.parts)
 
 
 def _mean(values: Sequence[float]) -> float:

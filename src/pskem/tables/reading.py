@@ -21,6 +21,7 @@ __all__ = [
     "PARQUET",
     "ROWS",
     "TARGET",
+    "find_reader",
     "is_named",
     "is_text",
     "read_parts",
@@ -87,7 +88,7 @@ def read_parts(
     if subset is not None:
         raise TableError(f"{source} has no subsets, only the named image sets do.")
     name = spoken(source)
-    reader = _reader(source)
+    reader = find_reader(source)
     n_rows = 0
     try:
         for part in reader(source, ReadOptions(rows, text, verbatim)):
@@ -110,7 +111,8 @@ def read_parts(
         raise TableError(f"{name} has no rows.")
 
 
-def _reader(source: str) -> Reader:
+def find_reader(source: str) -> Reader:
+    """What reads a file, or stdin; an error if there is no such file, or none of a known kind."""
     suffix = ".csv" if source == "-" else suffix_of(source)
     if source != "-" and not Path(source).exists():
         known = "" if suffix else f", and no data set of that name: {', '.join(NAMED)}"

@@ -115,8 +115,13 @@ def _whole_rows(source: str, header: list[str]) -> Iterator[None]:
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
             yield
-        except pd.errors.ParserWarning:
+        except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
+            line = re.search(r"in line (\d+), saw (\d+)", str(error))
+            if line is None and not isinstance(error, pd.errors.ParserWarning):
+                raise
+            more = f"{line[2]} fields in line {line[1]}, more" if line else "rows with more fields"
             raise TableError(
-                f"{spoken(source)} has rows with more fields than its first line, which is read as"
-                f" the names of {len(header)} column(s): {', '.join(header)[:60]!r}."
+                f"{spoken(source)} has {more} than its first line, which is read as the names of"
+                f" {len(header)} column(s): {', '.join(header)[:60]!r}. Put values that hold the"
+                " separator into quotes."
             ) from None

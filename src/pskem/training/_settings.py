@@ -220,10 +220,12 @@ def _parse_form(found: dict[str, Any]) -> None:
         found["covariance_type"] = "full"
     if not found["open_form"]:
         if (found["n_views"] or 1) > 1:
+            named = " and ".join(f"{name}={found[name]!r}" for name in given)
+            auto = " and ".join(f"{name}='auto'" for name in given)
             raise ValueError(
-                f"n_views={found['n_views']} chooses among forms, but given: {', '.join(given)}."
-                f" Leave {', '.join(FORM[:-1])} and {FORM[-1]} at 'auto', or set n_views=1. A"
-                " PartitionEnsemble sets partition='random' unless its own partition is None."
+                f"n_views={found['n_views']} chooses among forms, but one is given: {named}. Leave"
+                f" {auto}, or set n_views=1. A PartitionEnsemble gives its members a random"
+                " partition, unless its own is None."
             )
         found["margins"] = bool(found["margins"])
 
