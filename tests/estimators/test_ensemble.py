@@ -17,7 +17,7 @@ from pskem import PartitionEnsemble, SharedKernelClassifier
 MEMBER = SharedKernelClassifier(n_components=4, n_blocks=2, max_iter=20)
 
 
-@pytest.mark.filterwarnings("ignore:All . members are the same:UserWarning")
+@pytest.mark.filterwarnings("ignore:All . members have the same kernels:UserWarning")
 # The checks fit many kernels to a handful of samples: kernels do run empty and collapse there.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
@@ -174,7 +174,9 @@ def test_model_files_and_pickles_hold_it_bit_by_bit(labelled, ensemble, tmp_path
 def test_members_that_are_all_the_same_are_told(rng):
     X, y = rng.standard_normal((60, 3)), np.arange(60) % 2
     X += y[:, None]
-    with pytest.warns(UserWarning, match="All 3 members are the same model.* Use bootstrap=True"):
+    with pytest.warns(
+        UserWarning, match=r"All 3 members have the same kernels.* Use bootstrap=True"
+    ):
         PartitionEnsemble(n_estimators=3, random_state=0).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -413,7 +413,7 @@ def planted(seed, N=300, M=60):
     return X[:N], y[:N], X[N:], y[N:]
 
 
-@pytest.mark.filterwarnings("ignore:All . members are the same:UserWarning")
+@pytest.mark.filterwarnings("ignore:All . members have the same kernels:UserWarning")
 def test_variety_pays():
     forms = ({}, {"bootstrap": True, "max_features": 0.3}, {"max_features": 0.3})
     losses = np.zeros((4, len(forms)))

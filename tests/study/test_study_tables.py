@@ -266,8 +266,8 @@ def test_a_page_without_ranks_says_why(tables, tmp_path):
         conduct([study], tmp_path / "out", jobs=1, **options).written.page.read_text()
         for options in ({"runs": 1}, {"only": ["knn"]}, {})
     ]
-    assert "no ranks yet: they take 5 runs of every method" in pages[0]
-    assert "no ranks yet: they take two methods" in pages[1]
+    assert "no ranks yet: they need all 5 runs of a method" in pages[0]
+    assert "no ranks yet: they need two methods" in pages[1]
     assert "no ranks yet" not in pages[2]
 
 

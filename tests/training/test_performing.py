@@ -8,8 +8,9 @@ import pytest
 
 from pskem import SharedKernelClassifier
 from pskem.engine import workers
+from pskem.starts import Start
 from pskem.training import Samples, Settings, make_plan, unwatched
-from pskem.training._performing import perform, perform_again, plan_again
+from pskem.training._performing import better, perform, perform_again, plan_again
 
 N = 20_000  # from here on samples are held out
 
@@ -95,6 +96,69 @@ def test_all_samples_gain(many):
     assert np.mean(gains) > 2.0 * np.std(gains) / np.sqrt(len(gains))
 
 
+def test_em_goes_on_from_its_kernels(many):
+    """As if somebody had taken them for the start of a plain EM of all samples."""
+    X, y = many
+    seen = []
+    given = {"max_iter": 4, "tol": 0.0}
+    model = single(**given, n_components=9).fit(X, y, watch=seen.append)
+    tried = len(model.discriminative_scores_) - 1
+    assert model.discriminative_best_iter_ > 0
+    (found,), (one,) = seen[3].blocks, seen[4 + tried + 3].blocks
+    start = Start(found.weights, found.means, found.covariances)
+    plain = single(
+        **given, n_components="auto", init=start, early_stopping=False, discriminative_iter=0
+    )
+    (other,) = plain.fit(X, y).blocks_
+    np.testing.assert_allclose(one.means, other.means, atol=1e-8)
+    np.testing.assert_allclose(one.covariances, other.covariances, atol=1e-8)
+    np.testing.assert_allclose(model.log_likelihoods_, plain.log_likelihoods_, rtol=1e-12)
+    # EM would still move them: another start would show.
+    assert np.abs(one.means - found.means).max() > 1e-3
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_steps_are_of_the_same_kind(many, chosen):
+    """Small ones where validation chose among them; else they grow in both trainings."""
+    X, y = many[0][:900], many[1][:900]
+    model = single(block_weights="fit", discriminative_iter=4)
+    settings = Settings.parse(model.get_params(deep=False))._replace(enough_to_validate=chosen)
+    samples = Samples(X, y, np.arange(3), np.bincount(y) / len(y))
+    plan = make_plan(settings, samples, None, 0)
+    with workers(1) as parallel_map:
+        _, first = perform(plan, samples, parallel_map, unwatched)
+    assert first.to_repeat
+    again = plan_again(settings, samples, first, 0, None)
+    assert again.refinement.growing == plan.refinement.growing == (not chosen)
+
+
+def test_given_block_weights_stay(many):
+    X, y = many
+    seen = []
+    model = single(n_blocks=2, block_weights=[0.5, 2.0]).fit(X, y, watch=seen.append)
+    assert len(seen) > len(model.discriminative_scores_) + model.n_iter_
+    for now in seen:
+        np.testing.assert_array_equal(now.block_weights, [0.5, 2.0])
+    np.testing.assert_array_equal(model.block_weights_, [0.5, 2.0])
+
+
+def test_what_has_lost_is_not_kept(many):
+    """Judged by the samples that were held out, which a better model cannot answer worse about."""
+    X, y = many
+    settings = Settings.parse(single().get_params(deep=False))
+    samples = Samples(X, y, np.arange(3), np.bincount(y) / N)
+    plan = make_plan(settings, samples, None, 0)
+    with workers(1) as parallel_map:
+        _, first = perform(plan, samples, parallel_map, unwatched)
+        again = plan_again(settings, samples, first, 0, None)
+        _, second = perform_again(again, samples, first, parallel_map, unwatched)
+        assert better(first, second, samples, parallel_map) is second
+        confused = second.refined.best.weighed(np.array([-1.0]), 1.0)
+        worse = second._replace(refined=second.refined._replace(best=confused))
+        assert better(first, worse, samples, parallel_map) is first
+        assert better(worse, second, samples, parallel_map) is second
+
+
 @pytest.mark.parametrize("how", ["asked for", "given", "warm"])
 def test_whoever_asks_for_validation_gets_the_training_that_it_watched(many, how):
     X, y = many
@@ -105,7 +169,7 @@ def test_whoever_asks_for_validation_gets_the_training_that_it_watched(many, how
     assert len(model.log_posteriors_) > model.discriminative_best_iter_ + 1
 
 
-def test_a_stop_on_the_way_keeps_what_validation_chose(many):
+def test_a_stop_on_the_way_keeps_what_validation_chose(many, capsys):
     """The watcher sees the passes of both trainings; the second is not kept by halves."""
     X, y = many
     seen = []
@@ -116,16 +180,19 @@ def test_a_stop_on_the_way_keeps_what_validation_chose(many):
     n_first = len(first)
     assert len(seen) == n_first + model.n_iter_ + model.discriminative_best_iter_
 
-    left = iter(range(n_first + model.n_iter_ + 1))
+    def stopped_at(number):
+        left = iter(range(number - 1))
+        return single(verbose=1).fit(X, y, watch=lambda now: next(left, None) is None)
 
-    def stop(now):
-        return next(left, None) is None
-
-    stopped = single().fit(X, y, watch=stop)
-    (one,), (other,) = stopped.blocks_, watched.blocks_
-    np.testing.assert_allclose(one.means, other.means, atol=1e-9)
-    np.testing.assert_allclose(decisions(stopped), decisions(watched), rtol=1e-6)
-    assert len(stopped.log_posteriors_) == len(stopped.discriminative_scores_)
+    for number in (n_first + 1, n_first + model.n_iter_ + 1):  # in EM, and after it
+        stopped = stopped_at(number)
+        (one,), (other,) = stopped.blocks_, watched.blocks_
+        np.testing.assert_allclose(one.means, other.means, atol=1e-9)
+        np.testing.assert_allclose(decisions(stopped), decisions(watched), rtol=1e-6)
+        assert len(stopped.log_posteriors_) == len(stopped.discriminative_scores_)
+        assert capsys.readouterr().err.endswith("; the training before it is kept\n")
+    whole = stopped_at(len(seen))  # when all is done
+    np.testing.assert_array_equal(whole.blocks_[0].means, model.blocks_[0].means)
 
 
 def test_the_bits_do_not_hang_on_threads_or_on_the_order_of_rows(many, threaded):

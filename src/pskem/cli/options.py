@@ -203,7 +203,7 @@ model_options = stack(
         default=_DEFAULTS["reseed"],
         help="Put kernels that run empty elsewhere.",
     ),
-    _parameter("max_iter", "Maximum number of EM passes.", int),
+    _parameter("max_iter", "Maximum number of EM passes of each training.", int),
     _parameter("tol", "Gain in log likelihood per row below which training stops.", float),
     _parameter(
         "block_weights",

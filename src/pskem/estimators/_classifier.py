@@ -131,7 +131,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         is kept. Nothing is tried with validation data, `early_stopping` True or False, given block
         weights, samples without a class that count, or `warm_start`.
     max_iter : int, default=100
-        Largest number of EM passes.
+        Largest number of EM passes, of each training.
     tol : float, default=1e-3
         Training stops when the mean log likelihood per sample gains less than this in every
         block. ``tol=0`` runs all passes.
@@ -156,7 +156,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         neither. Validation data are `X_val` and `y_val` of :meth:`fit` or, without them, a part of
         the training data. With True that part is not trained on. With ``"auto"`` all samples are
         trained on in the end: from EM's kernels, with the passes and the calibration that the held
-        out ones chose. With `warm_start` they are not.
+        out ones chose, if these do not answer worse for it. With `warm_start` they are not. If
+        ``block_weights="fit"`` alone holds samples out, with False, they are not either.
     validation_fraction : float, default=0.1
         Part of the samples that is held out for early stopping and block weights, shared out over
         the classes by their sizes.
@@ -229,7 +230,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         entries say what is special about the form.
     n_iter_ : int
         Number of passes that were run. Where samples were held out and all are trained on in the
-        end, this and what follows is of the training on all.
+        end, this and what follows is of the training on all, but for `discriminative_scores_`.
     converged_ : ndarray of bool of shape (n_blocks,)
         Whether the last pass gained less than `tol` in the block; False when the passes ran out.
     log_likelihoods_ : ndarray of shape (n_iter_, n_blocks)
@@ -252,8 +253,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
     discriminative_best_iter_ : int
         The discriminative pass whose parameters were kept; 0 is the result of EM.
     reference_log_densities_ : ndarray
-        log p(x) of samples that were held out, sorted: what :meth:`is_outlier` judges by. Empty if
-        there were none.
+        log p(x) of samples under models that were not trained on them, sorted: what
+        :meth:`is_outlier` judges by. Empty if there are none.
     unlabelled_weight_ : float or None
         How often each sample without a class counted; None if there were none.
     columns_ : ColumnCode

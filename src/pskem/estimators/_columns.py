@@ -290,22 +290,35 @@ def about_text(X: Any, code: ColumnCode | None) -> str:
 def about_infinity(X: Any, code: ColumnCode | None) -> str:
     """Where X holds a number that is infinite, and what to do about it; empty if nowhere."""
     for place in range(_width(X)) if code is None else code.numeric:
-        for row, value in enumerate(_objects(X, place)):
-            if isinstance(value, Real) and np.isinf(float(value)):
-                return (
-                    f"Input X contains infinity: column {_name(X, place)!r} holds {value} in row"
-                    f" {row}, counted from 0. Use NaN where a number is not known."
-                )
+        values = _numbers(X, place)
+        rows = np.flatnonzero(np.isinf(values))
+        if len(rows):
+            return (
+                f"Input X contains infinity: column {_name(X, place)!r} holds {values[rows[0]]} in"
+                f" row {rows[0]}, counted from 0. Use NaN where a number is not known."
+            )
     return ""
+
+
+def _numbers(X: Any, place: int) -> FloatArray:
+    """The values of a column, 0 where one is no number."""
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f":
+        return X[:, place]
+    values = [value if isinstance(value, Real) else 0.0 for value in _objects(X, place)]
+    return np.array(values, dtype=np.float64)
 
 
 def _objects(X: Any, place: int) -> list[Any]:
     """The values of a column."""
     if hasattr(X, "iloc"):
         return list(X.iloc[:, place].tolist())
+    if hasattr(X, "column_names"):  # Arrow
+        return list(X.column(int(place)).to_pylist())
     if hasattr(X, "columns"):
         return list(X[X.columns[place]].to_list())
-    return list(np.asarray(X, dtype=object)[:, place].tolist())
+    if isinstance(X, np.ndarray):  # a column of it, before it is objects
+        return list(X[:, place].tolist())
+    return [row[place] for row in X]
 
 
 def take_columns(X: Any, places: NDArray[np.intp]) -> Any:
@@ -318,7 +331,8 @@ def take_columns(X: Any, places: NDArray[np.intp]) -> Any:
 
 
 def _name(X: Any, place: int) -> Any:
-    return X.columns[place] if hasattr(X, "columns") else int(place)
+    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+    return int(place) if names is None else names[place]
 
 
 def is_missing(value: Any) -> bool:

@@ -53,9 +53,9 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
     estimator : SharedKernelClassifier or None, default=None
         What the members are clones of. None is one with default settings. With one block, which is
         the default for up to 100 features, there is nothing to partition: members then differ in
-        their starts and in the samples that they hold out, from 20,000 samples on, and that alone
-        can be worth it. With fewer samples and one kernel per class they are all the same, unless
-        they are given other rows or columns.
+        their starts, and from 20,000 samples on in the samples that choose the passes and
+        calibrate. That alone can be worth it. With fewer samples and one kernel per class they are
+        all the same, unless they are given other rows or columns.
     n_estimators : int, default=5
         Number of members.
     partition : str, list of arrays or None, default="random"
@@ -197,8 +197,8 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         if len(models) > 1 and all(models[0].same_kernels(model) for model in models[1:]):
             varied = "Use" if self.partition == "random" else "Use partition='random',"
             warnings.warn(
-                f"All {len(members)} members are the same model: their blocks and starts leave"
-                f" nothing to chance, and they hold out nothing. {varied} bootstrap=True or"
+                f"All {len(members)} members have the same kernels: their blocks and starts leave"
+                f" nothing to chance. {varied} bootstrap=True or"
                 " max_features below 1.0, or give the estimator n_blocks of at least 2, more"
                 " components, or early_stopping=True.",
                 UserWarning,

@@ -143,17 +143,17 @@ def _write_comparison(study: Study, store: Store, page: Page, folder: Path) -> l
     """Ranks over tables, for a study that measures probabilities; returns the figures."""
     cells = cells_of(study, store)
     if not cells:
-        runs = max((entry.experiment.runs for entry in study.entries), default=0)
         if has_probabilities(study, store):
+            runs = max(entry.experiment.runs for entry in study.entries)
             page.text(
-                f"There are no ranks yet: they take {runs} runs of every method, as the study has"
-                " them. The same command without a number of runs goes on with the others."
+                f"There are no ranks yet: they need all {runs} runs of a method. Run the same"
+                " command without --runs."
             )
         return []
     atomic_write(folder / f"{study.name}.csv", record(cells).encode())
     comparison = compare(cells, failures_of(study, store))
     if comparison is None:
-        page.text("There are no ranks yet: they take two methods that are done with one table.")
+        page.text("There are no ranks yet: they need two methods with all runs of a table.")
         return []
     for measure in RANKED:
         page.text(standing(comparison, measure))

@@ -123,7 +123,7 @@ class Store:
         self.path = Path(path)
         self.owner = uuid.uuid4().hex
         if not create and not self.path.is_file():
-            raise StudyError(f"There is no file of results {self.path}. RunSpec a study first.")
+            raise StudyError(f"There is no file of results {self.path}. Run a study first.")
         try:
             self._connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
             self._prepare()

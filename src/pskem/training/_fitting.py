@@ -14,7 +14,7 @@ from pskem.training._choosing import choose
 from pskem.training._holdout import reference_log_densities
 from pskem.training._loop import State
 from pskem.training._observers import Observers, Watcher, observing
-from pskem.training._performing import Trained, perform, perform_again, plan_again
+from pskem.training._performing import Trained, better, perform, perform_again, plan_again
 from pskem.training._planning import make_plan
 from pskem.training._progress import telling_of_trials
 from pskem.training._refining import Refined
@@ -31,7 +31,7 @@ class Fitted(NamedTuple):
     """What came of a fit.
 
     run, refined : the training of the first view
-    references : log densities of samples that the model was not trained on, sorted
+    references : log densities of samples under models that were not trained on them, sorted
     records : what was tried before
     """
 
@@ -76,8 +76,12 @@ def fit_views(
                     del data  # two copies of the samples would be one too many
                     plan = plan_again(view.settings, samples, trained, seed, choice.maps)
                     observers.go_on(plan, trained.run, trained.refined)
-                    data, trained = perform_again(plan, samples, trained, parallel_map, observers)
-                observers.end(data, trained.run, trained.refined)
+                    data, again = perform_again(plan, samples, trained, parallel_map, observers)
+                    kept = better(trained, again, samples, parallel_map)
+                    observers.end(data, again.run, again.refined, kept is again)
+                    trained = kept
+                else:
+                    observers.end(data, trained.run, trained.refined)
             fitted.append(trained)
             models.append(view.finish(trained.refined.best))
             exponents.append(view.exponent)

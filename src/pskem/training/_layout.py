@@ -78,7 +78,7 @@ def lay_out(
 
     maps : of all columns, if they are known already
     """
-    if settings.margins and maps is None:
+    if settings.margins and maps is None and before is None:
         maps = fit_maps(samples, kept)
     if settings.shape.recoded and before is None:
         return _recoded(settings, samples, kept, maps if settings.margins else None)

@@ -71,9 +71,10 @@ class Observers:
         self.close(f"{describe_ending(run, refined)}; now on all samples")
         self._plan, self._bar = plan, _bar(plan)
 
-    def end(self, data: Data, run: State, refined: Refined) -> None:
+    def end(self, data: Data, run: State, refined: Refined, kept: bool = True) -> None:
         """Hear how the training went; warn the caller of ``fit`` of what went wrong."""
-        self.close(describe_ending(run, refined))
+        text = describe_ending(run, refined)
+        self.close(text if kept else f"{text}; the training before it is kept")
         if self._depth is not None:
             for message in troubles(self._plan, data, run, self._names):
                 warnings.warn(message, ConvergenceWarning, stacklevel=self._depth)

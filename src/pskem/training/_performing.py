@@ -1,7 +1,7 @@
 """One training, by its plan; and again on all samples, once those that were held out have chosen.
 
 The second training goes on from the kernels that EM found in the first, with as many discriminative
-passes of the same size as validation kept, and its probabilities are calibrated like those of the
+passes of the same kind as validation kept, and its probabilities are calibrated like those of the
 first. From a new start EM might end elsewhere, in an optimum of which the held-out samples have
 said nothing.
 """
@@ -9,6 +9,8 @@ said nothing.
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import numpy as np
 
 from pskem.engine import Mapper
 from pskem.margins import Margins
@@ -19,7 +21,10 @@ from pskem.training._refining import Refined, Refiner, refine
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples
 
-__all__ = ["Trained", "perform", "perform_again", "plan_again"]
+__all__ = ["Trained", "better", "perform", "perform_again", "plan_again"]
+
+#: Standard errors from which on a loss is no noise.
+NOISE = 2.0
 
 
 class Trained(NamedTuple):
@@ -64,19 +69,20 @@ def plan_again(
 ) -> Plan:
     """The plan of a training on all samples that goes on from EM's kernels of the first."""
     settings = settings._replace(
-        early_stopping=False, block_weights=None, discriminative_iter=first.refined.best_iter
+        early_stopping=False,
+        block_weights=first.plan.block_weights,
+        discriminative_iter=first.refined.best_iter,
     )
     plan = make_plan(settings, samples, first.run.best, seed, maps)
-    return plan._replace(refinement=plan.refinement._replace(growing=False))
+    growing = first.plan.refinement.growing
+    return plan._replace(refinement=plan.refinement._replace(growing=growing))
 
 
 def perform_again(
     plan: Plan, samples: Samples, first: Trained, parallel_map: Mapper, observe: Observer
 ) -> tuple[Data, Trained]:
-    """The training on all samples, judged by the verdicts on the first; that one, if stopped."""
+    """The training on all samples, with the first's verdicts and calibration."""
     data, again = perform(plan, samples, parallel_map, observe, first.refined.model)
-    if again.stopped:
-        return data, first
     before = first.refined.best
     shares = None if before.sharing is None else before.sharing.shares
     refined = again.refined._replace(
@@ -84,3 +90,23 @@ def perform_again(
         verdicts=first.refined.verdicts,
     )
     return data, again._replace(refined=refined)
+
+
+def better(first: Trained, again: Trained, samples: Samples, parallel_map: Mapper) -> Trained:
+    """The training on all samples, unless it is only a part of one, or has lost.
+
+    It has lost if it answers worse, beyond noise, about the samples that were held out from the
+    first: it has seen them, the first has not.
+    """
+    if again.stopped and again.refined.iteration < max(1, again.plan.refinement.passes):
+        return first
+    held_out = first.plan.held_out
+    X, labels = samples.X[held_out.places], samples.labels[held_out.places]
+    before, after = (
+        one.refined.best.log_posterior(X, parallel_map)[np.arange(len(labels)), labels]
+        for one in (first, again)
+    )
+    heard = np.isfinite(before) & np.isfinite(after)  # classes without prior have no say
+    gains, counted = (after - before)[heard], held_out.counted[heard]
+    lost = -float(counted @ gains)
+    return first if lost > NOISE * np.sqrt(counted**2 @ gains**2) else again

@@ -220,12 +220,12 @@ def _parse_form(found: dict[str, Any]) -> None:
         found["covariance_type"] = "full"
     if not found["open_form"]:
         if (found["n_views"] or 1) > 1:
-            named = " and ".join(f"{name}={found[name]!r}" for name in given)
+            short = {name: isinstance(found[name], str | int | float) for name in given}
+            named = [f"{name}={found[name]!r}" if short[name] else name for name in given]
             auto = " and ".join(f"{name}='auto'" for name in given)
             raise ValueError(
-                f"n_views={found['n_views']} chooses among forms, but one is given: {named}. Leave"
-                f" {auto}, or set n_views=1. A PartitionEnsemble gives its members a random"
-                " partition, unless its own is None."
+                f"n_views={found['n_views']} chooses among forms, but one is given:"
+                f" {' and '.join(named)}. Leave {auto}, or set n_views=1."
             )
         found["margins"] = bool(found["margins"])
 

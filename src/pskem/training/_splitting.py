@@ -16,7 +16,7 @@ from pskem.training._settings import Settings
 __all__ = ["Refinement", "Samples", "cross", "deal_parts", "hold_out", "split", "split_rows"]
 
 #: Samples from which on some are held out to choose discriminative passes and to fit weights: a
-#: tenth of fewer chooses by chance, and is missed in the training.
+#: tenth of fewer chooses by chance.
 ENOUGH_TO_VALIDATE = 1000
 #: Discriminative passes, when validation chooses among them and when it does not.
 VALIDATED_PASSES = 20

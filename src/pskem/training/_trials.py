@@ -22,7 +22,7 @@ __all__ = ["FEWEST_TO_TRY", "TOO_MANY_TO_TRY", "Answers", "Trial", "answers_of",
 
 #: Parts of the samples that are asked about in turn; from MANY samples on one of PARTS_OF_MANY is.
 PARTS, PARTS_OF_MANY, MANY = 3, 5, 3000
-#: Samples from which on a model is trained once, and a part of them held out.
+#: Samples from which on nothing is tried, and a part of them held out.
 TOO_MANY_TO_TRY = 20_000
 #: Samples below which there is nothing to be learnt from parts of them.
 FEWEST_TO_TRY = 20

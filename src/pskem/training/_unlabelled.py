@@ -13,10 +13,10 @@ from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._choosing import tries_forms
 from pskem.training._layout import suit
-from pskem.training._loop import Trainer, train, unwatched
+from pskem.training._loop import unwatched
 from pskem.training._order import Rows, representative
-from pskem.training._planning import arrange, make_plan
-from pskem.training._refining import Refiner, refine
+from pskem.training._performing import perform
+from pskem.training._planning import make_plan
 from pskem.training._settings import Settings
 from pskem.training._splitting import ENOUGH_TO_VALIDATE, Samples, deal_parts
 
@@ -170,9 +170,8 @@ def _taken(samples: Samples, rows: Rows, n_labelled: int | None = None) -> Sampl
 
 def _trained(settings: Settings, samples: Samples, seed: int, parallel_map: Mapper) -> Model:
     plan = make_plan(settings, samples, None, seed)
-    data = arrange(plan, samples, parallel_map)
-    run = train(Trainer(plan, data, parallel_map), samples.classes, samples.priors, unwatched)
-    return refine(Refiner(plan, data, parallel_map), run, unwatched).best
+    _, trained = perform(plan, samples, parallel_map, unwatched)
+    return trained.refined.best
 
 
 def _merits(model: Model, question: Question, parallel_map: Mapper) -> FloatArray:
