@@ -90,7 +90,7 @@ def seconds(comparison: Comparison) -> str:
     return paragraph(
         f"One fit on each of the {len(pairs)} tables takes {OURS} {ours:.0f} s altogether, and the"
         f" tuned SVM {theirs:.0f} s, both on one thread. {OURS} is faster on {faster} of them,"
-        f" mostly large ones; on the median table it takes {ratio:.1f} times as long."
+        f" mostly large ones. The median of the ratios of their times is {ratio:.1f}."
     )
 
 

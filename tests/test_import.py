@@ -31,3 +31,12 @@ def test_import_brings_nothing_heavy_that_scikit_learn_base_does_not():
     added = json.loads(done.stdout)
     assert "pskem.estimators._classifier" in added
     assert not [name for name in added if name.startswith(HEAVY)]
+
+
+def test_packages_come_when_they_are_asked_for():
+    code = (
+        "import sys, pskem; before = 'pskem.evaluation' in sys.modules;"
+        "print(before, pskem.evaluation.evaluate.__name__, 'study' in dir(pskem))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "evaluate", "True"]

@@ -1,5 +1,6 @@
 """Shared kernel models: probabilistic classifiers trained by (partitioned) supervised EM."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pskem.blocks import partition_features
@@ -35,14 +36,18 @@ __all__ = [
 ]
 
 
+#: Packages that are imported when they are asked for.
+LATER = ("datasets", "display", "evaluation", "persistence", "preprocessing", "study")
+
+
 def __getattr__(name: str) -> Any:
+    if name in LATER:
+        return import_module(f"pskem.{name}")
     # Model files take a fifth of the import, and few need them.
     if name in ("load", "save"):
-        from pskem import persistence
-
-        return getattr(persistence, name)
+        return getattr(import_module("pskem.persistence"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *LATER})

@@ -244,6 +244,18 @@ def test_whoever_gives_a_form_gets_it(wine):
         SharedKernelClassifier(margins="yes").fit(X, y)
 
 
+def test_views_that_are_asked_for_and_not_tried_are_told_of(wine):
+    X, y, _ = wine
+    for settings in ({"early_stopping": True}, {"early_stopping": False}, {"block_weights": None}):
+        model = SharedKernelClassifier(n_views=3, random_state=0, **settings)
+        with pytest.warns(
+            UserWarning, match=r"n_views=3 is not used: .*There is one model"
+        ) as told:
+            model.fit(X, y)
+        assert told[0].filename == __file__
+        assert model.n_views_ == 1
+
+
 def test_nothing_is_tried_where_something_else_decides(wine):
     X, y, _ = wine
     assert SharedKernelClassifier(early_stopping=False).fit(X, y).trials_ == []

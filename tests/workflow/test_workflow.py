@@ -184,6 +184,7 @@ def test_given_kernels_are_for_numbers_alone(table):
         ({"own_mass": 7.0, "init": "kmeans"}, "own_mass=7.0 must be a finite number of at least 0"),
         ({"init_range": (3.0, 1.0)}, r"init_range=\(3.0, 1.0\) must be a pair"),
         ({"init_scale": 0.0}, "init_scale=0.0 must be a finite number above 0"),
+        ({"init_scale": 3.0}, "init_scale are for init='random'"),
         ({"init": "kmean", "reseed": False}, "init='kmean' is not known"),
     ],
 )

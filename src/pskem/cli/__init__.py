@@ -13,6 +13,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     try:
         from pskem.cli.app import run
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("pskem"):
             raise

@@ -104,7 +104,8 @@ learning_options = stack(
     click.option(
         "--weights",
         metavar="COLUMN",
-        help="Column that says how often each row counts; it is no feature.",
+        help="Column that says how often each row counts; it is no feature. Whole numbers are taken"
+        " for repeats of rows.",
     ),
     click.option(
         "--class-weight",

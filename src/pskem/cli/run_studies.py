@@ -30,7 +30,7 @@ study_options = stack(
         "--only",
         multiple=True,
         metavar="NAME",
-        help="Only this experiment, data set or method; repeatable.",
+        help="Only this experiment, data set or method; repeatable, and names add up.",
     ),
     click.option(
         "-o",

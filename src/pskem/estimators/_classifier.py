@@ -146,9 +146,10 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Most passes of extended Baum-Welch after EM, which raise sum_n log p(c_n|x_n) and stop when
         they cannot. ``"auto"`` is 0, 3, 10 or 30 by cross-fitting, but at most 10 below 500
         samples, and 3 where passes take long because X has over 200 numbers, or gaps in many
-        patterns. Where samples are held out it is 20, of which validation keeps the best; and 5
-        where nobody watches. The passes give up some of the fit to the density of X for better
-        decisions: use 0 if densities or samples of the model matter more.
+        patterns; and 20 for the linear form. Where samples are held out it is 20, of which
+        validation keeps the best; and 5 where nobody watches. The passes give up some of the fit to
+        the density of X for better decisions: use 0 if densities or samples of the model matter
+        more.
     early_stopping : bool or "auto", default="auto"
         Whether to validate the assembled classifier after every pass and to keep the pass with
         the highest accuracy. ``"auto"`` does so for the discriminative passes, if there are
@@ -374,6 +375,9 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         sample_weight : array-like of shape (n_samples,), default=None
             How often each sample counts: with a weight of 3 it counts as if it stood there three
             times, with 0 as if it did not. Weights below one on average are scaled up to one.
+            Whole multiples of a common unit are taken for numbers of repeats, which are dealt out
+            over both sides where samples are asked about or held out. If such weights say how
+            important samples are instead, add a hundredth of their mean to all of them.
         X_val, y_val, sample_weight_val : array-like, default=None
             Validation data. They are scored after every pass (`validation_scores_`,
             `discriminative_scores_`), and take the place of samples that `early_stopping` and

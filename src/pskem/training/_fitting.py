@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.base import BaseEstimator
 from pskem.engine import workers
 from pskem.model import Model, multiply
 from pskem.structures import FloatArray
+from pskem.training._callbacks import caller_depth
 from pskem.training._choosing import choose
 from pskem.training._holdout import reference_log_densities
 from pskem.training._loop import State
@@ -58,6 +60,14 @@ def fit_views(
     with workers(threads) as parallel_map:
         with telling_of_trials(settings.verbose) as tell:
             choice = choose(settings, samples, before, seed, parallel_map, tell)
+        if (settings.n_views or 1) > 1 and not choice.records:
+            warnings.warn(
+                f"n_views={settings.n_views} is not used: forms are tried with 20 to 20,000"
+                " samples of known classes, without validation data, and where early_stopping and"
+                " block_weights are 'auto' and warm_start is False. There is one model.",
+                UserWarning,
+                stacklevel=3 + caller_depth(estimator),
+            )
         references = choice.references
         fitted: list[Trained] = []
         models: list[Model] = []

@@ -49,6 +49,8 @@ def classifier_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
             start = STARTS[start]
         checks.check_real("own_mass", fields.get("own_mass", 1.0), 0.0, 1.0)
         checks.check_real("init_scale", fields.get("scale", 1.0), 0.0, strict=True)
+        if settings.get("init", "auto") == "auto" and fields.keys() & {"low", "scale"}:
+            raise ValueError("init_range and init_scale are for init='random': give that too.")
         own = {name: value for name, value in fields.items() if hasattr(start, name)}
         settings["init"] = replace(start, **own)
     if "shrinkage_target" in flat:
