@@ -155,10 +155,10 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         the highest accuracy. ``"auto"`` does so for the discriminative passes, if there are
         validation data or 20,000 samples at least; fewer are cross-fitted instead. False does
         neither. Validation data are `X_val` and `y_val` of :meth:`fit` or, without them, a part of
-        the training data. With True that part is not trained on. With ``"auto"`` all samples are
-        trained on in the end: from EM's kernels, with the passes and the calibration that the held
-        out ones chose, if these do not answer worse for it. With `warm_start` they are not. If
-        ``block_weights="fit"`` alone holds samples out, with False, they are not either.
+        the training data. With ``"auto"`` all samples are trained on in the end, from EM's kernels,
+        with the passes and the calibration that the held out ones chose, unless the model then
+        answers worse about these. With True, with `warm_start`, and where ``block_weights="fit"``
+        holds samples out in spite of False, they stay out of the training.
     validation_fraction : float, default=0.1
         Part of the samples that is held out for early stopping and block weights, shared out over
         the classes by their sizes.
