@@ -19,7 +19,7 @@ ENGINE = ("passes", "threads", "memory", "import", "features")
 SECTIONS = (*ENGINE, "fits", "gaps")
 
 
-def _choice(text: str, known: list[str], option: str) -> list[str]:
+def choice(text: str, known: list[str], option: str) -> list[str]:
     chosen = [part.strip() for part in text.split(",") if part.strip()]
     if unknown := sorted(set(chosen) - set(known)):
         raise SystemExit(f"{option} knows {', '.join(known)}; not {', '.join(unknown)}.")
@@ -87,8 +87,8 @@ def main() -> None:
     measures and leaves the others.
     """
     arguments = _parse()
-    sections = _choice(arguments.only, list(SECTIONS), "--only")
-    chosen = _choice(arguments.peers, [peer.name for peer in PEERS], "--peers")
+    sections = choice(arguments.only, list(SECTIONS), "--only")
+    chosen = choice(arguments.peers, [peer.name for peer in PEERS], "--peers")
     quick = arguments.quick
     effort = passes.QUICK if quick else passes.FULL
     if arguments.peer_seconds is not None:

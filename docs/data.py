@@ -1,6 +1,7 @@
 """Write the tables of docs/data.md from recorded runs.
 
 python -m docs.measuring ...             # see there
+python -m docs.streaming ...             # see there
 pskem reproduce unlabelled report --out RESULTS
 python -m docs.data RESULTS              # copy the summary of RESULTS, then write
 python -m docs.data                      # write the tables from the records
@@ -36,6 +37,11 @@ OF_GAPS = ("pskem, medians", "pskem, KNNImputer", "pskem, IterativeImputer")
 BOOSTING = "HistGradientBoosting"
 GAPS = ("pskem", *OF_GAPS, BOOSTING)
 MIXED = ("pskem", "pskem, indicators", "CategoricalNB", "LogisticRegression", BOOSTING)
+STREAMS_OF_IMAGES = (
+    *("fit", *(f"parts of {n}" for n in (20_000, 5000, 1000, 500))),
+    "parts of 1000, class by class",
+)
+STREAMS_OF_TABLES = ("fit", "fit, one form", "parts of 250", "parts of 50")
 
 Row = dict[str, str]
 
@@ -161,6 +167,30 @@ def outliers() -> str:
     return Table(header, body).markdown()
 
 
+def streams(ways: Sequence[str], wanted: Callable[[str], bool]) -> str:
+    """Accuracy and log loss of streams and of fits of all rows at once, means over seeds."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in rows("streams.csv"):
+        if wanted(row["data"]):
+            found.setdefault(row["data"], {}).setdefault(row["way"], []).append(row)
+    body = []
+    for name, own in found.items():
+        cells = []
+        for way in ways:
+            runs = own.get(way, [])
+            accuracy, loss = (
+                sum(float(run[key]) for run in runs) / max(1, len(runs))
+                for key in ("accuracy", "log loss")
+            )
+            cells.append(f"{100 * accuracy:.2f} ({loss:.3f})" if runs else "not run")
+        body.append([name, *cells])
+    return Table(["accuracy, % (log loss)", *ways], body).markdown()
+
+
+def is_images(name: str) -> bool:
+    return name.endswith("mnist")
+
+
 def sections(points: list[Point]) -> dict[str, str]:
     """The generated tables by the names of their markers."""
     return {
@@ -171,6 +201,8 @@ def sections(points: list[Point]) -> dict[str, str]:
         "labels": few_in_tables(),
         "mixed": compared(MIXED, with_texts),
         "outliers": outliers(),
+        "streams": streams(STREAMS_OF_IMAGES, is_images),
+        "table-streams": streams(STREAMS_OF_TABLES, lambda name: not is_images(name)),
     }
 
 

@@ -23,7 +23,7 @@ from pskem.engine import workers
 from pskem.model import Model
 from pskem.preprocessing import paper_features
 from pskem.structures import FloatArray
-from pskem.training import Samples, Settings, draw_seeds, make_plan, unwatched
+from pskem.training import Samples, Settings, draw_seeds, make_plan, stand_in, unwatched
 from pskem.training._performing import perform, perform_again, plan_again
 
 SETS = {
@@ -40,6 +40,7 @@ def trained(samples: Samples, seed: int) -> Iterator[tuple[Model, float]]:
     model = SharedKernelClassifier(random_state=seed)
     settings = Settings.parse(model.get_params(deep=False))
     (drawn,) = draw_seeds(seed)
+    samples = stand_in(settings, samples, drawn)
     with workers(None) as parallel_map:
         start = time.perf_counter()
         plan = make_plan(settings, samples, None, drawn)

@@ -128,3 +128,15 @@ def frame():
             "species": ["a", "b", "a", "b"],
         }
     )
+
+
+@pytest.fixture
+def overlapping(rng):
+    """Three overlapping classes of two Gaussians each: X, y, and more of the same."""
+    centres = rng.standard_normal((3, 2, 4)) * 2.0
+
+    def draw(n):
+        y = rng.integers(3, size=n)
+        return centres[y, rng.integers(2, size=n)] + rng.standard_normal((n, 4)), y
+
+    return *draw(3000), *draw(3000)

@@ -51,3 +51,11 @@ def of_type(covariances, covariance_type):
         "diag": np.array([np.diag(P) for P in covariances]),
         "spherical": np.array([np.trace(P) / m for P in covariances]),
     }[covariance_type]
+
+
+def distance(one, other):
+    """The largest difference between weights, means and covariances of two fitted estimators."""
+    parts = zip(one.blocks_, other.blocks_, strict=True)
+    names = ("weights", "means", "covariances")
+    gaps = (getattr(a, name) - getattr(b, name) for a, b in parts for name in names)
+    return max(np.abs(gap).max(initial=0.0) for gap in gaps)

@@ -10,6 +10,7 @@ from pskem import (
     SharedKernelClassifier,
     SharedKernelClassifierCV,
     SharedKernelDensity,
+    Stepwise,
 )
 from pskem.persistence import Header, load_with_header
 from pskem.starts import Start
@@ -48,3 +49,12 @@ def settings_are_known_by_name() -> None:
 def fit_returns_the_estimator(X: object, y: object) -> None:
     assert_type(SharedKernelClassifier().fit(X, y), SharedKernelClassifier)
     assert_type(SharedKernelDensity().fit(X), SharedKernelDensity)
+
+
+def streams_return_the_estimator(X: object, y: object) -> None:
+    model = SharedKernelClassifier(stepwise=Stepwise(memory=5000.0)).partial_fit(
+        X, y, classes=[0, 1]
+    )
+    assert_type(model, SharedKernelClassifier)
+    assert_type(model.merge(model), SharedKernelClassifier)
+    SharedKernelClassifier(stepwise="long")  # type: ignore[arg-type]

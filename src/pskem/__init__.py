@@ -1,53 +1,94 @@
 """Shared kernel models: probabilistic classifiers trained by (partitioned) supervised EM."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from pskem.blocks import partition_features
-from pskem.estimators import (
-    EM_ALONE,
-    PAPER,
-    PartitionEnsemble,
-    SharedKernelClassifier,
-    SharedKernelClassifierCV,
-    SharedKernelDensity,
-)
-from pskem.model import Block, Model
-from pskem.training import Shrinkage
 from pskem.version import __version__
 
+# Importing pskem imports nothing else: names come when they are asked for, so that the command line
+# starts at once. Type checkers take this for the constant of ``typing``, which takes a while.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pskem.persistence import load, save
+    from typing import Any
+
+    from pskem.blocks import partition_features
+    from pskem.estimators import (
+        EM_ALONE,
+        PAPER,
+        PartitionEnsemble,
+        SharedKernelClassifier,
+        SharedKernelClassifierCV,
+        SharedKernelDensity,
+    )
+    from pskem.model import Block, Model
+    from pskem.persistence import Checkpoint, ModelFileError, load, save
+    from pskem.tables import open_table
+    from pskem.training import Shrinkage, Stepwise
 
 __all__ = [
     "EM_ALONE",
     "PAPER",
     "Block",
+    "Checkpoint",
     "Model",
+    "ModelFileError",
     "PartitionEnsemble",
     "SharedKernelClassifier",
     "SharedKernelClassifierCV",
     "SharedKernelDensity",
     "Shrinkage",
+    "Stepwise",
     "__version__",
     "load",
+    "open_table",
     "partition_features",
     "save",
 ]
 
-
-#: Packages that are imported when they are asked for.
-LATER = ("datasets", "display", "evaluation", "persistence", "preprocessing", "study")
+#: The packages that names are from.
+_HOMES = {
+    "blocks": ("partition_features",),
+    "estimators": (
+        "EM_ALONE",
+        "PAPER",
+        "PartitionEnsemble",
+        "SharedKernelClassifier",
+        "SharedKernelClassifierCV",
+        "SharedKernelDensity",
+    ),
+    "model": ("Block", "Model"),
+    "persistence": ("Checkpoint", "ModelFileError", "load", "save"),
+    "tables": ("open_table",),
+    "training": ("Shrinkage", "Stepwise"),
+}
+_HOME = {name: package for package, names in _HOMES.items() for name in names}
+#: Packages that can be had as attributes.
+_PACKAGES = (
+    *("blocks", "checks", "clusters", "datasets", "display", "engine", "estimators", "evaluation"),
+    *(
+        "files",
+        "imputation",
+        "margins",
+        "model",
+        "persistence",
+        "preprocessing",
+        "recoding",
+        "starts",
+    ),
+    *("structures", "study", "tables", "training", "typicality", "workflow"),
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name in LATER:
+    from importlib import import_module
+
+    if name in _PACKAGES:
         return import_module(f"pskem.{name}")
-    # Model files take a fifth of the import, and few need them.
-    if name in ("load", "save"):
-        return getattr(import_module("pskem.persistence"), name)
+    if name in _HOME:
+        value = getattr(import_module(f"pskem.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *LATER})
+    return sorted({*globals(), *__all__, *_PACKAGES} - {"TYPE_CHECKING"})

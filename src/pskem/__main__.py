@@ -1,6 +1,9 @@
 """``python -m pskem`` is the command ``pskem``."""
 
-from pskem.cli import main
-
 if __name__ == "__main__":
-    main()
+    try:
+        from pskem.cli import main
+
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

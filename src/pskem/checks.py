@@ -90,7 +90,8 @@ def check_block_weights(value: Any, n_blocks: int | None = None) -> FloatArray |
     weights = numbers("block_weights", value)
     if weights.ndim != 1 or (n_blocks is not None and len(weights) != n_blocks):
         blocks = "" if n_blocks is None else f" for {n_blocks} block(s)"
-        raise ValueError(f"block_weights={value!r} has shape {weights.shape}{blocks}. {accepted}")
+        size = f"{len(weights)} number(s)" if weights.ndim == 1 else f"the shape {weights.shape}"
+        raise ValueError(f"block_weights={weights.tolist()} has {size}{blocks}. {accepted}")
     if (weights < 0.0).any() or not weights.any():
         raise ValueError(f"block_weights={value!r} must not be negative, or all zero. {accepted}")
     return weights

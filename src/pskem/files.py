@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import os
+import re
 import secrets
+import shutil
+import socket
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
+
+#: Numbers of errors that say that no more can be written.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_place(path: Any) -> None:
@@ -41,7 +51,8 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     target = Path(path).resolve()  # what a link leads to, not the link
     check_place(target)
     mine = partial(os.open, mode=0o600)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    sweep(target.parent, f".{target.name}.")
+    temporary = target.with_name(f".{target.name}.{own_mark()}")
     try:  # a signal may come as soon as there is something to remove
         with open(temporary, mode.replace("w", "x"), opener=mine, **options) as stream:
             yield stream
@@ -49,9 +60,57 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
             os.fsync(stream.fileno())
         temporary.chmod(target.stat().st_mode if target.exists() else 0o666 & ~_umask())
         temporary.replace(target)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise OSError(
+                f"There is no room for {path}: {error.strerror}. Make room there, or name a file"
+                " elsewhere."
+            ) from error
         raise
+
+
+class Scratch:
+    """A folder for temporary files, which is removed with the object that holds it.
+
+    What a killed process has left behind is removed with it.
+    """
+
+    def __init__(self) -> None:
+        parent = Path(tempfile.gettempdir())
+        sweep(parent, "pskem.")
+        self.folder = parent / f"pskem.{own_mark()}"
+        self.folder.mkdir(mode=0o700)
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def own_mark() -> str:
+    """The end of a temporary file's name: whose it is, and a number."""
+    return f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
+
+
+def sweep(folder: Path, beginning: str) -> None:
+    """Remove temporary files, with names that begin like this, whose process is gone."""
+    mark = re.compile(rf"{re.escape(beginning + socket.gethostname())}\.(\d+)\.[0-9a-f]{{8}}")
+    for path in folder.glob(f"{glob.escape(beginning)}*"):
+        found = mark.fullmatch(path.name)
+        if found is None or _is_alive(int(found[1])):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):  # another user's, where each removes only their own
+                path.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 def atomic_write(path: Any, content: bytes) -> None:

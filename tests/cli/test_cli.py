@@ -66,10 +66,10 @@ def test_version(capsys):
 
 
 def test_options_of_fit_mirror_the_parameters_of_the_estimator():
-    options = {parameter.name for parameter in group.commands["fit"].params}
+    options = {parameter.name for parameter in group.get_command(None, "fit").params}
     parameters = set(pskem.SharedKernelClassifier().get_params())
-    # --categorical says which columns are categories, and a saved model does not go on.
-    assert parameters - options == {"categorical_features", "verbose", "warm_start"}
+    # --categorical says which columns are categories, and a command does not go on from another.
+    assert parameters - options == {"categorical_features", "stepwise", "verbose", "warm_start"}
 
 
 # fit
@@ -90,6 +90,17 @@ def test_fit_prints_a_summary_and_saves_a_model_that_does_as_it_says(iris_folder
     right = np.mean(loaded.predict(frame) == frame["species"])
     n = figure(out, "training accuracy") * 90 + figure(out, "validation accuracy") * 10
     assert right * 100 == pytest.approx(n, abs=0.1)
+
+
+def test_fit_prints_its_views_as_json_too(iris_folder, capsys):
+    assert run(["fit", "train.csv", "-t", "species", "--json", "-q"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    model = pskem.load("train.pskem")[-1]
+    assert result["block_views"] == model.block_views_.tolist()
+    assert [view["view"] for view in result["views"]] == list(range(model.n_views_))
+    assert result["n_tried"] == len(model.trials_) > 1
+    exponents = {trial["view"]: trial["exponent"] for trial in model.trials_}
+    assert all(view["exponent"] == exponents[view["view"]] for view in result["views"])
 
 
 def test_the_seed_is_also_that_of_independent_components(iris_folder):
@@ -240,6 +251,19 @@ def test_predictions_are_those_of_the_model(iris_model, capsys):
         assert read.columns.tolist() == ["site", "prediction", *probabilities]
         assert read["site"].tolist() == frame["site"].tolist()
         np.testing.assert_allclose(read.iloc[:, 2:], loaded.predict_proba(frame), rtol=1e-12)
+
+
+def test_predict_escapes_formulas_if_asked_for(iris_folder, capsys):
+    frame = pd.read_csv("train.csv").replace("setosa", "=cmd|'/c calc'!A1")
+    frame.to_csv("evil.csv", index=False)
+    assert run(["fit", "evil.csv", "-t", "species", "-k", "6", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["predict", "evil.pskem", "evil.csv"]) == 0
+    assert "\n=cmd" in capsys.readouterr().out
+    assert run(["predict", "evil.pskem", "evil.csv", "--safe-csv"]) == 0
+    out = capsys.readouterr().out
+    assert "\n\"'=cmd" in out
+    assert "\n=cmd" not in out
 
 
 def test_predict_reads_stdin_and_writes_stdout(iris_model):

@@ -9,6 +9,8 @@ import time
 
 import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import StandardScaler
 
 import pskem
@@ -47,6 +49,16 @@ WRONG = {
     "folder as model": (["inspect", "."], 1, "is a folder, not a model file"),
     "own column": (["predict", "model.pskem", "iris", "--keep", "prediction"], 1, "cannot be kept"),
     "class dropped": (["fit", "train.csv", "-t", "species", "--drop", "species"], 1, "no feature"),
+    "too few weights": (
+        ["fit", "iris", "-k", "6", "-r", "3", "--block-weights", "1,2"],
+        1,
+        r"--block-weights 1.0,2.0 has 2 number\(s\) for 3 block\(s\).* equal \(all blocks alike\)",
+    ),
+    "no threads": (
+        ["fit", "iris", "--n-jobs", "0"],
+        1,
+        r"--n-jobs 0 must be left out \(all cores\), or a positive number of threads, or negative",
+    ),
     "no fraction": (["fit", "train.csv", "--validation-fraction", "nan"], 2, "not a finite number"),
     "no time": (["tune", "train.csv", "--seconds", "nan"], 2, "not a finite number"),
     "negative seed": (["fit", "train.csv", "-t", "species", "--seed", "-1"], 2, "--random-state"),
@@ -80,6 +92,16 @@ def test_errors_are_one_clear_line_on_stderr(iris_model, case, capsys):
     assert err.count("\n") == 1
     assert re.search(match, err)
     assert files() == before
+
+
+def test_outliers_are_for_densities(iris_folder, capsys):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    pskem.save(LinearDiscriminantAnalysis().fit(X, y), "lda.pskem")
+    assert run(["predict", "lda.pskem", "test.csv", "--outliers", "0.1"]) == 1
+    said = capsys.readouterr().err
+    assert "holds a LinearDiscriminantAnalysis" in said
+    assert said.endswith("--priors and --outliers are for pskem's classifiers.\n")
+    assert run(["predict", "lda.pskem", "test.csv", "--reject", "0.9"]) == 0
 
 
 def test_only_models_are_replaced_unless_asked(iris_folder, capsys):
@@ -161,16 +183,16 @@ SAID = {
 
 @pytest.mark.parametrize(("text", "said"), SAID.items())
 def test_messages_speak_of_options(text, said):
-    assert in_options(text, group.commands["fit"]) == said
+    assert in_options(text, group.get_command(None, "fit")) == said
 
 
 def test_study_files_have_the_parameters_names():
-    for command in (group, group.commands["study"], group.commands["datasets"]):
+    for command in (group, group.get_command(None, "study"), group.get_command(None, "datasets")):
         assert in_options("n_blocks=9 is more.", command) == "n_blocks=9 is more."
 
 
 def test_every_parameter_of_fit_has_its_option():
-    command = group.commands["fit"]
+    command = group.get_command(None, "fit")
     for option in command.params:
         if option.name in SharedKernelClassifier().get_params():
             said = in_options(f"{option.name}=3 or", command)

@@ -31,7 +31,7 @@ def test_the_python_prints_what_is_shown(capsys):
 def test_the_examples_of_data_run():
     page = (README.parent / "docs" / "data.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 8
     assert max(block.count("\n") for block in blocks) <= 12
     names = {}
     for block in blocks:

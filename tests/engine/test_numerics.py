@@ -16,7 +16,7 @@ from pskem.engine import (
     prepare,
     serial_map,
 )
-from pskem.engine._evaluators import KernelByKernel, Product
+from pskem.engine._evaluators import KernelByKernel, Product, Scratch
 from pskem.starts import Start
 from pskem.structures import STRUCTURES
 from reference import (
@@ -335,3 +335,72 @@ def test_a_fit_in_many_features_does_not_depend_on_how_kernels_are_evaluated(rng
     np.testing.assert_allclose(one.log_likelihoods_, other.log_likelihoods_, rtol=1e-10)
     np.testing.assert_allclose(one.blocks_[0].means, other.blocks_[0].means, atol=1e-8)
     np.testing.assert_allclose(one.blocks_[0].covariances, other.blocks_[0].covariances, atol=1e-8)
+
+
+def pairs_of_clusters(rng, m, n, width=1e-5):
+    """Two places far apart, with two clusters each that overlap: of one class and of the other."""
+    far = rng.standard_normal((2, m))
+    centres = np.repeat(far, 2, axis=0) + 2.0 * width * rng.standard_normal((4, m))
+    X = np.repeat(centres, n, axis=0) + width * rng.standard_normal((4 * n, m))
+    return X, np.repeat([0, 1, 0, 1], n)
+
+
+@pytest.mark.parametrize("m", [2, 17])
+def test_narrow_kernels_with_one_covariance_are_evaluated_by_distances(rng, m):
+    X, _ = pairs_of_clusters(rng, m, 20)
+    means = np.stack([X[low : low + 20].mean(axis=0) for low in range(0, 80, 20)])
+    P = np.cov((X - np.repeat(means, 20, axis=0)).T) + 1e-12 * np.eye(m)
+    kernels = Kernels(np.full((1, 4), 0.25), means, P)
+    expected = reference_log_densities(X, means, np.array([P] * 4)).T
+    prepared = prepare(STRUCTURES["tied"], kernels, np.dtype(np.float64))
+    own, n = np.repeat(np.arange(4), 20), np.arange(80)
+    error = np.abs(prepared.log_densities(X.T) - expected)[own, n]
+    assert error.max() < 1e-8
+    product = prepared.evaluator(np.zeros((1, 4))).inner  # what would be lost without
+    terms = product.evaluate(X.T, np.array([0, 80]), Scratch())
+    assert np.abs(terms.values + terms.common - expected)[own, n].max() > 100 * error.max()
+
+
+@pytest.mark.parametrize("reg_covar", [0.0, 1e-9])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_size_of_a_batch_changes_less_than_the_last_bit_of_a_sample(rng, reg_covar):
+    X, y = pairs_of_clusters(rng, 3, 10)
+    settings = {"covariance_type": "tied", "shrinkage": 0.0, "reg_covar": reg_covar}
+    model = plain(n_components=4, n_blocks=1, random_state=0, **settings).fit(X, y)
+    new, _ = pairs_of_clusters(np.random.default_rng(20220321), 3, 50)  # the same centres
+    whole = model.predict_proba(new)
+    assert ((whole > 0.01) & (whole < 0.99)).any()
+    for rows in (1, 2, 13, 50):
+        parts = [model.predict_proba(new[low : low + rows]) for low in range(0, 200, rows)]
+        np.testing.assert_allclose(np.vstack(parts), whole, atol=1e-9)
+    bits = np.finfo(np.float64).eps * rng.choice([-1.0, 1.0], size=new.shape)
+    assert np.abs(model.predict_proba(new * (1.0 + bits)) - whole).max() < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("K", [1, 3, 6])
+@pytest.mark.parametrize(("init", "bound"), [("class-kmeans", 1e-9), ("random", 2e-6)])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_classes_that_are_points_hardly_lower_the_likelihood(seed, K, init, bound):
+    """With one covariance, which is at the floor in some directions, and perhaps large in others.
+
+    A matrix with entries of 1 holds eigenvalues of 1e-10 to 2e-6 of themselves: while it changes,
+    they do, and no pass can tell. From random starts it changes for long.
+    """
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(3, 6))
+    points = rng.standard_normal((3, m)) * 10.0 ** rng.uniform(-3.0, 3.0)
+    X, y = np.repeat(points, 5, axis=0) + 1e3 * (seed % 2), np.repeat(np.arange(3), 5)
+    model = plain(
+        n_components=K,
+        n_blocks=1,
+        covariance_type="tied",
+        init=init,
+        shrinkage=0.0,
+        reg_covar=0.0,
+        tol=0.0,
+        max_iter=30,
+        random_state=0,
+    ).fit(X, y)
+    passes = model.log_likelihoods_[:, 0]
+    assert (np.diff(passes) >= -bound * np.maximum(1.0, np.abs(passes[:-1]))).all()

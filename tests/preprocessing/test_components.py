@@ -126,6 +126,30 @@ def test_huge_and_tiny_values_are_unmixed_as_any(mixed, factor):
     np.testing.assert_allclose(back, X, atol=1e-9, rtol=1e-9)
 
 
+@pytest.mark.parametrize("factor", [1e-320, 1e-308, 1e-250, 1e250])
+@pytest.mark.parametrize("places", [[2], [0, 1, 2, 3]])
+def test_what_cannot_be_scaled_is_told(mixed, factor, places):
+    X = mixed[0].copy()
+    X[:, places] *= factor
+    named = ", ".join(map(str, places))
+    match = rf"Feature\(s\) {named} of X vary by .*; between 1e-200 and 1e\+200 is accepted"
+    with pytest.raises(ValueError, match=match):
+        IndependentComponents(random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("far", [1e1, 1e3, 1e5])
+def test_rounding_is_no_dimension(mixed, dtype, far):
+    """Copies of features at an offset differ from them by rounding, and by nothing else."""
+    X = mixed[0].astype(dtype)
+    two = X[:, :2] / X[:, :2].std(axis=0)
+    copies = np.hstack([two, two + dtype(far), dtype(far) - two])
+    assert len(IndependentComponents(random_state=0).fit(copies).components_) == 2
+    moved = X / X.std(axis=0) + dtype(far)
+    if dtype == np.float64:  # other features keep their dimensions there
+        assert len(IndependentComponents(random_state=0).fit(moved).components_) == 4
+
+
 def test_many_samples_of_few_classes_are_unmixed_as_well(mixed, rng):
     """20,000 of 50,000 samples are looked at; classes say which, and do no harm."""
     _, _, mixing = mixed

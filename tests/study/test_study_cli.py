@@ -156,6 +156,14 @@ def test_a_page_of_someone_else_is_kept_and_told_of_before_the_work(folder, caps
     assert list(mine.parent.iterdir()) == [mine]
 
 
+def test_a_title_cannot_take_over_the_terminal(folder, capsys):
+    Path("flowers.toml").write_text(STUDY.replace('"Flowers"', r'"Flo\u001b[2Jwers\u009b"'))
+    assert run(["study", "flowers.toml", "--jobs", "1", "-n", "1", "--only", "others"]) == 0
+    out, err = capsys.readouterr()
+    assert "flowers: Flo\N{REPLACEMENT CHARACTER}[2Jwers" in out
+    assert not set(out + err) & set("\x1b\x9b")
+
+
 def test_the_report_needs_the_file_alone(folder, capsys):
     assert run(["study", "flowers.toml", "--jobs", "1", "-n", "1", "-q"]) == 0
     page = Path("pskem-results/report.html").read_text()

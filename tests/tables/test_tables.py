@@ -215,3 +215,32 @@ def test_unknown_kinds_of_output_are_refused():
     for name in ("o.xlsx", "o", "o.arff", "o.csv.gz"):
         with pytest.raises(TableError, match="kind of file is not known"):
             check_output(name)
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.tsv"])
+def test_formulas_are_texts_if_asked_for(tmp_path, name):
+    texts = ["=1+1", "+cmd", "-2", "-x", "@SUM(A1)", "\tx", "\rx", "a\r=b", None, "+1.5e3", ""]
+    frame = pd.DataFrame({"-label": texts, "n": -np.arange(float(len(texts)))})
+    write_parts([frame], str(tmp_path / name))
+    plain = pd.read_csv(tmp_path / name, sep=None, engine="python", keep_default_na=False)
+    assert plain["-label"].tolist()[:5] == texts[:5]
+    write_parts([frame, frame], str(tmp_path / name), safe=True)
+    separator = "\t" if name.endswith("tsv") else ","
+    read = pd.read_csv(tmp_path / name, sep=separator, dtype=str, keep_default_na=False)
+    escaped = [
+        "'=1+1",
+        "'+cmd",
+        "-2",
+        "'-x",
+        "'@SUM(A1)",
+        "'\tx",
+        "'\rx",
+        "a\r=b",
+        "",
+        "+1.5e3",
+        "",
+    ]
+    assert read["'-label"].tolist() == escaped * 2
+    np.testing.assert_array_equal(read["n"].astype(float)[: len(texts)], frame["n"])
+    with pytest.raises(TableError, match=r"o\.parquet is no CSV or TSV file"):
+        write_parts([frame], str(tmp_path / "o.parquet"), safe=True)

@@ -173,8 +173,9 @@ def test_a_stop_on_the_way_keeps_what_validation_chose(many, capsys):
     """The watcher sees the passes of both trainings; the second is not kept by halves."""
     X, y = many
     seen = []
-    model = single().fit(X, y, watch=seen.append)
-    watched = single(early_stopping=True)
+    model = single(random_state=1).fit(X, y, watch=seen.append)
+    assert model.discriminative_best_iter_ > 1, "there must be a half to stop at"
+    watched = single(random_state=1, early_stopping=True)
     first = []
     watched.fit(X, y, watch=first.append)
     n_first = len(first)
@@ -182,7 +183,9 @@ def test_a_stop_on_the_way_keeps_what_validation_chose(many, capsys):
 
     def stopped_at(number):
         left = iter(range(number - 1))
-        return single(verbose=1).fit(X, y, watch=lambda now: next(left, None) is None)
+        return single(random_state=1, verbose=1).fit(
+            X, y, watch=lambda now: next(left, None) is None
+        )
 
     for number in (n_first + 1, n_first + model.n_iter_ + 1):  # in EM, and after it
         stopped = stopped_at(number)

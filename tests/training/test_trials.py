@@ -16,7 +16,7 @@ from pskem.model import multiply
 from pskem.training import Samples, Settings, _forms
 from pskem.training._exponents import fit_exponents
 from pskem.training._forms import forms
-from pskem.training._holdout import _to_compare, reference_log_densities
+from pskem.training._holdout import ENOUGH, reference_log_densities, to_compare
 from pskem.training._order import Rows
 from pskem.training._racing import _Run, race
 from pskem.training._splitting import cross, split_rows
@@ -465,6 +465,6 @@ def test_references_are_of_the_most_frequent_gaps(rng):
     y = np.arange(400) % 2
     X[:40, 0], X[40:300, 1], X[300:, 2] = np.nan, np.nan, np.nan
     model = SharedKernelClassifier(early_stopping=False, random_state=0).fit(X, y).model_
-    assert set(_to_compare(model, X)) == set(range(40, 300))
+    assert set(to_compare(model, X, ENOUGH)) == set(range(40, 300))
     X[:60] = 0.0  # so few have no gaps, and come first
-    assert set(_to_compare(model, X)) == {*range(60), *range(60, 300)}
+    assert set(to_compare(model, X, ENOUGH)) == {*range(60), *range(60, 300)}

@@ -2,28 +2,72 @@
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = ["main"]
+
+#: Exit code of an interrupted program, by convention of shells.
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     try:
-        from pskem.cli.app import run
-    except KeyboardInterrupt:
+        code = _start(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # from here on, and not only when a command runs
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("Interrupted.", file=sys.stderr)
-        sys.exit(130)
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _start(arguments: list[str]) -> int:
+    _open_streams()
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        from pskem.cli.app import run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("pskem"):
             raise
-        print(
-            f"Error: the command line needs {error.name}: pip install 'pskem[cli]'.",
-            file=sys.stderr,
-        )
-        sys.exit(1)
-    # A termination from outside should clean up as well.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+        text = f"Error: the command line needs {error.name}: pip install 'pskem[cli]'."
+        print(text, file=sys.stderr)
+        return 1
+    return run(arguments)
+
+
+def _terminate(number: int, frame: Any) -> None:
+    """A termination from outside should clean up as well."""
+    raise SystemExit(128 + number)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    """As Python does it, but with an exception that passes through pandas and its likes."""
+    raise KeyboardInterrupt
+
+
+class _Closed(io.TextIOBase):
+    """Stands for a stdout that was closed from the start, which Python would ignore."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        raise OSError("Standard output is closed, so that there is no place for the result.")
+
+
+def _open_streams() -> None:
+    """Put something in place of standard streams that are closed, so that no file takes theirs."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
+    if sys.stdout is None:
+        sys.stdout = _Closed()

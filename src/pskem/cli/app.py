@@ -5,32 +5,48 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from importlib import import_module
 from typing import Any
 
 import click
 
-from pskem.cli.console import remark
-from pskem.cli.datasets import datasets
-from pskem.cli.demo import demo
-from pskem.cli.evaluate import evaluate
-from pskem.cli.fit import fit
-from pskem.cli.inspect import inspect
-from pskem.cli.predict import predict
-from pskem.cli.reproduce import reproduce
-from pskem.cli.study import study
-from pskem.cli.tune import tune
+from pskem.cli import INTERRUPTED
+from pskem.cli.console import brief, remark
 from pskem.cli.wording import in_options
 from pskem.version import __version__
 
-#: Exit code of an interrupted program, by convention of shells.
-INTERRUPTED = 130
+#: Each is a command in a module of the same name, which is imported when it is asked for.
+COMMANDS = (
+    *("demo", "fit", "tune", "predict", "evaluate"),
+    *("inspect", "datasets", "reproduce", "study"),
+)
 FOR_PROGRAMMERS = (DeprecationWarning, FutureWarning, PendingDeprecationWarning, ResourceWarning)
 DEBUG = "Show the traceback of an error."
 #: All options show their defaults.
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
-@click.group(context_settings=CONTEXT)
+class Commands(click.Group):
+    """A group whose commands are imported one by one."""
+
+    def list_commands(self, ctx: click.Context | None = None) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            command = getattr(import_module(f"pskem.cli.{cmd_name}"), cmd_name)
+            for one in command.commands.values() if isinstance(command, click.Group) else [command]:
+                _add_debug(one)
+            self.add_command(command)
+        return self.commands.get(cmd_name)
+
+
+def _add_debug(command: click.Command) -> None:
+    """For the help alone: run looks for --debug itself."""
+    click.option("--debug", is_flag=True, expose_value=False, help=DEBUG)(command)
+
+
+@click.group(cls=Commands, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="pskem")
 def pskem() -> None:
     """Train, tune, apply and inspect shared kernel classifiers.
@@ -47,23 +63,15 @@ def pskem() -> None:
     """
 
 
-for command in (demo, fit, tune, predict, evaluate, inspect, datasets, reproduce, study):
-    pskem.add_command(command)
-for command in (pskem, *pskem.commands.values(), *datasets.commands.values()):
-    if command is not datasets:  # only for the help: run looks for --debug itself
-        click.option("--debug", is_flag=True, expose_value=False, help=DEBUG)(command)
+_add_debug(pskem)
 
 
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code."""
     debug = "--debug" in arguments
-    command: click.Command = pskem
-    for argument in arguments:
-        if isinstance(command, click.Group):
-            command = command.commands.get(argument, command)
 
     def show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
-        remark(f"Warning: {in_options(' '.join(str(message).split()), command)}")
+        remark(f"Warning: {_worded(message, arguments)}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
@@ -76,8 +84,22 @@ def run(arguments: list[str]) -> int:
         except Exception as error:
             if debug:
                 raise
-            remark(f"Error: {in_options(_one_line(error), command)}")
+            parts = ["Error:", _worded(error, arguments)]
+            if not isinstance(error, OSError | ValueError) or not str(error):
+                parts.append(f"({type(error).__name__}; --debug shows where)")
+            remark(" ".join(filter(None, parts)))
             return 1
+
+
+def _worded(message: Warning | Exception | str, arguments: list[str]) -> str:
+    """A message on one line of a bearable length, in the words of the command that was given."""
+    command: click.Command = pskem
+    for argument in arguments:
+        if isinstance(command, Commands):
+            command = command.get_command(None, argument) or command
+        elif isinstance(command, click.Group):
+            command = command.commands.get(argument, command)
+    return in_options(" ".join(brief(str(message)).split()), command)
 
 
 def _guarded(arguments: list[str]) -> int:
@@ -94,7 +116,7 @@ def _guarded(arguments: list[str]) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" See {context.command_path} --help." if context is not None else ""
-        remark(f"Error: {' '.join(error.format_message().split())}{hint}")
+        remark(f"Error: {' '.join(brief(error.format_message()).split())}{hint}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         remark("Interrupted.")
@@ -102,14 +124,16 @@ def _guarded(arguments: list[str]) -> int:
     except SystemExit as stop:  # SIGTERM, or click's own end when nobody reads the output
         return int(stop.code or 0)
     except BrokenPipeError:
-        # Otherwise Python complains again when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return 1
+    except OSError:
+        _forget_stdout()
+        raise
 
 
-def _one_line(error: Exception) -> str:
-    """Error message on one line, with the type of an unexpected error."""
-    text = " ".join(str(error).split())
-    if isinstance(error, OSError | ValueError) and text:
-        return text
-    return f"{text} ({type(error).__name__}; --debug shows where)".strip()
+def _forget_stdout() -> None:
+    """Otherwise Python complains again when it flushes stdout at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

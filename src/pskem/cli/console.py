@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-
-from pskem.display import Table
+if TYPE_CHECKING:
+    from pskem.display import Table
 
 #: Line width without a terminal.
 UNLIMITED = 10_000
 #: Cells that are longer may be broken.
 LONG = 25
+#: Characters of a message or a cell at most: a file, or an argument, may have chosen them.
+LONGEST = 2000
 #: Seconds between lines of progress where there is no terminal.
 PACE = 30.0
+CONTROL = re.compile("[\x7f-\x9f]")
 
 #: Takes what is being done, how much of it is done, and how much there is if that is known.
 Tell = Callable[[str, float, float | None], None]
@@ -44,15 +48,53 @@ def on_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def _clean(text: Any) -> str:
+def brief(text: str) -> str:
+    """The text, or its beginning and how much is left out."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}... ({len(text) - LONGEST:,} characters more)"
+
+
+def _printable(text: str, others: str = "") -> str:
     """Replace control characters, with which a file could take over a terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return "".join(
+        c if c.isprintable() or c in others else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
+
+
+def _clean(text: Any) -> str:
+    return _printable(brief(str(text)))
+
+
+class _Terminal(io.TextIOBase):
+    """A terminal that shows lines of text and obeys nothing that is in them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        return self._stream.write(_printable(text, "\r\n"))
+
+
+@contextmanager
+def results() -> Iterator[None]:
+    """Tables on stdout: as they are, unless it is a terminal."""
+    with redirect_stdout(_Terminal(sys.stdout)) if sys.stdout.isatty() else nullcontext():
+        yield
 
 
 def remark(text: str, quiet: bool = False) -> None:
     """Print a remark on stderr."""
     if not quiet:
         print(_clean(text), file=sys.stderr)
+
+
+def say(text: str = "") -> None:
+    """Print a line on stdout."""
+    print(_clean(text))
 
 
 def facts(*pairs: tuple[str, Any]) -> None:
@@ -115,10 +157,14 @@ def percent(share: float) -> str:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(value, default=_plain, indent=2, ensure_ascii=False, allow_nan=False)
+    # JSON itself writes only the older control characters as numbers.
+    print(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def _plain(value: Any) -> Any:
+    import numpy as np
+
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if is_dataclass(value):  # a start or another setting that is a value

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pskem.cli.console import on_terminal, show
+from pskem.cli.console import on_terminal, say, show
 from pskem.cli.options import as_json, home_option
-from pskem.display import Table
 
 
 @click.group(epilog="\b\nExamples:\n  pskem datasets list\n  pskem datasets fetch mnist rice")
@@ -22,6 +21,7 @@ def datasets() -> None:
 def list_(data_home: str | None, as_json: bool) -> None:
     """List the data sets, and whether they are on this machine."""
     from pskem.datasets import CATALOGUE, is_present
+    from pskem.display import Table
     from pskem.tables import EMBEDDED
 
     rows = [(name, "comes with scikit-learn", "", "here") for name in EMBEDDED] + [
@@ -50,7 +50,7 @@ def fetch(names: tuple[str, ...], all_: bool, data_home: str | None) -> None:
         )
     for name in CATALOGUE if all_ else names:
         paths = fetch_files(name, data_home, progress=on_terminal())
-        print(f"{name}: {len(paths)} file(s) in {paths[0].parent}")
+        say(f"{name}: {len(paths)} file(s) in {paths[0].parent}")
 
 
 @datasets.command(epilog="\b\nExamples:\n  pskem datasets where")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pskem.cli.console import print_json, progress, show
+from pskem.cli.console import print_json, progress, say, show
 from pskem.cli.options import as_json, overwrite_option, quiet_option
 
 
@@ -39,7 +39,7 @@ def demo(output: str, overwrite: bool, quiet: bool, as_json: bool) -> None:
         print_json({"entries": [entry._asdict() for entry in result.entries], "page": output})
         return
     show(result.table)
-    print(
-        f"\n{result.n_train} digits to train on, {result.n_test} to test on. Log loss: lower is"
-        f" better.\nPlots: {output}"
-    )
+    say()
+    say(f"{result.n_train} digits to train on, {result.n_test} to test on.")
+    say("Log loss: lower is better.")
+    say(f"Plots: {output}")

@@ -8,7 +8,6 @@ import click
 
 from pskem.cli.console import facts, percent, print_json, remark, show
 from pskem.cli.options import as_json, model_argument, set_options, target_option
-from pskem.display import Table
 
 #: Classes of a confusion matrix that is printed, at most.
 MOST_CLASSES = 30
@@ -31,6 +30,7 @@ def evaluate(model: str, data: str, target: str | None, as_json: bool, **reading
     Prints accuracy, balanced accuracy, log loss, Brier score, expected calibration error, precision
     and recall per class, and the confusion matrix (rows are the true classes).
     """
+    from pskem.display import Table
     from pskem.evaluation import evaluate as judge
     from pskem.workflow import Predictor
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from glob import has_magic
+from pathlib import Path
 from typing import Any
 
 import click
 
-from pskem.cli.console import facts, on_terminal, print_json
-from pskem.cli.options import finite, learning_options, model_options
-from pskem.cli.task import read_task, training_facts
+from pskem.cli.cluster import cluster, cluster_options
+from pskem.cli.console import facts, on_terminal, print_json, remark
+from pskem.cli.options import finite, learning_options, model_options, stack
+from pskem.cli.task import keeping, open_task, read_task, training_facts
 
 
 @click.command(
@@ -30,12 +33,23 @@ Examples:
     help="Fraction of the rows to hold out, to measure accuracy and, with --early-stopping, to"
     " choose the pass; 0 trains on all rows.",
 )
+@click.option(
+    "--out-of-core/--in-memory",
+    default=None,
+    help="Read the table piece by piece in every pass, or at once.  [default: piece by piece if it"
+    " would take more than half of the memory that is free, or is several files]",
+)
+@stack(*cluster_options)
 @learning_options
 def fit(
     data: str,
     output: str | None,
     overwrite: bool,
+    checkpoint: str | None,
     validation_fraction: float,
+    out_of_core: bool | None,
+    scheduler: str | None,
+    workers: int | None,
     priors: str,
     quiet: bool,
     as_json: bool,
@@ -43,15 +57,23 @@ def fit(
 ) -> None:
     """Train a classifier on DATA and save it.
 
-    DATA is a CSV, TSV, Parquet or ARFF file, - for CSV on stdin, or the name of a data set (pskem
-    datasets list). Missing values stay gaps, and texts are categories. The named image sets get the
-    paper's features. Text columns that look like identifiers are dropped, with a remark. The model
-    file holds these steps as well.
+    DATA is a CSV, TSV, Parquet, Arrow or ARFF file, - for CSV on stdin, or the name of a data set
+    (pskem datasets list). A folder or a name with wildcards, in quotes, stands for several files,
+    and Parquet files may have addresses, such as 's3://bucket/part-*.parquet'.
+    Missing values stay gaps, and texts are categories. The named image sets get the paper's
+    features. Text columns that look like identifiers are dropped, with a remark. The model file
+    holds these steps as well.
     """
     from pskem.estimators import SharedKernelClassifier
-    from pskem.workflow import classifier_settings, train
+    from pskem.workflow import classifier_settings, train, train_stored
 
-    task, path = read_task(data, output, overwrite, quiet, parameters)
+    shared = scheduler is not None or workers is not None
+    if shared and out_of_core is False:
+        raise click.UsageError("--in-memory is for this process; leave out --scheduler, --workers.")
+    stored = shared or _is_stored(data, out_of_core, quiet)
+    make = open_task if stored else read_task
+    task: Any
+    task, path = make(data, output, overwrite, quiet, parameters)
     if parameters["early_stopping"] is None:
         parameters["early_stopping"] = "auto"
     classifier = SharedKernelClassifier(
@@ -60,10 +82,33 @@ def fit(
         verbose=int(on_terminal() and not quiet),
     )
     start = time.perf_counter()
-    trained = train(task, classifier, validation_fraction)
-    seconds = time.perf_counter() - start
-    trained.save(path, overwrite=overwrite)
+    learn: Any = train_stored if stored else train
+    with cluster(scheduler, workers, quiet) as there, keeping(checkpoint, path) as kept:
+        task = task.on_cluster() if there else task
+        trained = learn(task, classifier, validation_fraction, kept)
+        seconds = time.perf_counter() - start
+        trained.save(path, overwrite=overwrite)
     if as_json:
         print_json({**trained.summary(), "seconds": seconds, "model": str(path)})
     else:
         facts(*training_facts(trained, seconds), ("saved", path))
+
+
+def _is_stored(data: str, asked: bool | None, quiet: bool) -> bool:
+    """Whether the table is read piece by piece."""
+    from pskem.workflow import exceeds_memory
+
+    several = "://" in data or Path(data).is_dir()
+    several = several or (has_magic(data) and not Path(data).exists())
+    if asked is not None:
+        if several and not asked:
+            raise click.UsageError("--in-memory reads one file, and DATA stands for several.")
+        return asked
+    needed = 0 if several else exceeds_memory(data)
+    if needed:
+        remark(
+            f"{data} would take about {needed / 1e9:.1f} GB of memory, so it is read piece by piece"
+            " in every pass. --in-memory reads it at once.",
+            quiet,
+        )
+    return several or needed > 0

@@ -8,12 +8,6 @@ from typing import Any
 
 import click
 
-from pskem.blocks import ARRANGEMENTS
-from pskem.estimators import SharedKernelClassifier
-from pskem.starts import STARTS
-from pskem.structures import STRUCTURES
-from pskem.workflow import FLAT_SETTINGS
-
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -82,13 +76,44 @@ set_options = stack(
 target_option = click.option("-t", "--target", help="Class column; not needed for named data sets.")
 model_argument = click.argument("model", type=click.Path())
 
-_DEFAULTS = {**SharedKernelClassifier().get_params(), **FLAT_SETTINGS}
+#: Those of the classifier and of its settings with flat names. They stand here as well, because the
+#: help should not wait for NumPy; a test compares them.
+DEFAULTS: dict[str, Any] = {
+    "block_weights": "auto",
+    "covariance_type": "auto",
+    "discriminative_iter": "auto",
+    "init": "auto",
+    "init_range": (-2.0, 2.0),
+    "init_scale": 2.0,
+    "max_iter": 100,
+    "n_blocks": "auto",
+    "n_components": "auto",
+    "n_init": 1,
+    "n_iter_no_change": 10,
+    "n_views": "auto",
+    "own_mass": 1.0,
+    "partition": "auto",
+    "reg_covar": 1e-6,
+    "reseed": True,
+    "shrinkage": "auto",
+    "shrinkage_target": "diag",
+    "tol": 1e-3,
+    "unlabelled_weight": "auto",
+}
+#: What these take, for the same reason.
+CHOICES = {
+    "covariance_type": ["auto", "full", "tied", "diag", "spherical"],
+    "init": ["auto", "class-kmeans", "k-means++", "kmeans", "kdtree", "em", "random"],
+    "partition": ["auto", "sequential", "interleaved", "random", "dependence"],
+    "shrinkage_target": ["diag", "pooled"],
+}
 
 
-def _parameter(name: str, help_: str, kind: Any, *short: str, **more: Any) -> Decorator:
-    """An option for a parameter of the classifier, with the same default."""
+def _parameter(name: str, help_: str, kind: Any = None, *short: str, **more: Any) -> Decorator:
+    """An option for a parameter of the classifier, with the same default; one of some choices."""
+    kind = click.Choice(CHOICES[name]) if kind is None else kind
     long = f"--{name.replace('_', '-')}"
-    return click.option(*short, long, type=kind, default=_DEFAULTS[name], help=help_, **more)
+    return click.option(*short, long, type=kind, default=DEFAULTS[name], help=help_, **more)
 
 
 #: Options of fit and tune.
@@ -146,6 +171,12 @@ learning_options = stack(
         help="Random seed.",
     ),
     click.option("--n-jobs", type=int, help="Number of threads.  [default: all cores]"),
+    click.option(
+        "--checkpoint",
+        type=click.Path(dir_okay=False),
+        help="File that keeps the training as it goes. If it is killed, the same command goes on"
+        " from there; the file is removed when the model is saved.",
+    ),
     set_options,
     quiet_option,
     as_json,
@@ -167,12 +198,8 @@ model_options = stack(
         Numbers(int),
         "-r",
     ),
-    _parameter("partition", "How features are dealt out.", click.Choice(["auto", *ARRANGEMENTS])),
-    _parameter(
-        "covariance_type",
-        "Form of the kernels; auto is full, or differs among views.",
-        click.Choice(["auto", *STRUCTURES]),
-    ),
+    _parameter("partition", "How features are dealt out."),
+    _parameter("covariance_type", "Form of the kernels; auto is full, or differs among views."),
     click.option(
         "--margins/--no-margins",
         default=None,
@@ -186,7 +213,7 @@ model_options = stack(
         " said of kernels, blocks, start and shrinkage.",
         Numbers(int),
     ),
-    _parameter("init", "Where EM starts.", click.Choice(["auto", *STARTS])),
+    _parameter("init", "Where EM starts."),
     _parameter("init_range", "Range of the means of the random start.", float, nargs=2),
     _parameter("init_scale", "Standard deviation of the random start's kernels.", float),
     _parameter("own_mass", "Share of a class's weight that its own kernels start with.", float),
@@ -198,10 +225,10 @@ model_options = stack(
         " features of a block.",
         Numbers(float),
     ),
-    _parameter("shrinkage_target", "What covariances shrink to.", click.Choice(["diag", "pooled"])),
+    _parameter("shrinkage_target", "What covariances shrink to."),
     click.option(
         "--reseed/--no-reseed",
-        default=_DEFAULTS["reseed"],
+        default=DEFAULTS["reseed"],
         help="Put kernels that run empty elsewhere.",
     ),
     _parameter("max_iter", "Maximum number of EM passes of each training.", int),

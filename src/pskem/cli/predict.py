@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pskem.cli.console import remark
+from pskem.cli.console import remark, results
 from pskem.cli.options import model_argument, overwrite_option, set_options
 
 
@@ -48,6 +48,11 @@ Examples:
     help="Name no class for rows that are less probable than this share of the rows that the"
     " training held out.",
 )
+@click.option(
+    "--safe-csv",
+    is_flag=True,
+    help="Put an apostrophe before texts that a spreadsheet would take for formulas.",
+)
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy a column of DATA; repeatable.")
 @set_options
 def predict(
@@ -59,6 +64,7 @@ def predict(
     priors: str | None,
     reject: float | None,
     outliers: float | None,
+    safe_csv: bool,
     keep: tuple[str, ...],
     **reading: Any,
 ) -> None:
@@ -77,9 +83,9 @@ def predict(
         check_predictions_place(output, overwrite)
     predictor = Predictor.load(model)
     if priors == "estimate":
-        if data == "-":
+        if data == "-" or Path(data).is_fifo():
             raise click.UsageError(
-                "--priors estimate reads DATA twice, which stdin cannot be: name a file."
+                "--priors estimate reads DATA twice, which stdin and pipes cannot be: name a file."
             )
         found = predictor.estimate_priors(data, **reading)
         names = map(str, predictor.classes)
@@ -99,4 +105,6 @@ def predict(
     if reject is not None or outliers is not None:
         caution = Caution(reject or 0.0, outliers)
     keep = tuple(dict.fromkeys(keep))
-    write_parts(predictor.predictions(data, proba, keep, caution, **reading), output)
+    parts = predictor.predictions(data, proba, keep, caution, **reading)
+    with results():
+        write_parts(parts, output, safe=safe_csv)

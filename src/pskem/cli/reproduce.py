@@ -9,7 +9,6 @@ import click
 
 from pskem.cli.console import show
 from pskem.cli.run_studies import run_studies, study_options
-from pskem.display import Table
 
 #: Studies that are not the paper's, or are parts of others.
 BESIDE = ("quick", "digits", "starts", "tables")
@@ -57,6 +56,7 @@ def reproduce(
     work on one file.
     """
     from pskem.datasets import data_folder
+    from pskem.display import Table
     from pskem.study import included, parse_study
 
     texts = included()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pskem.cli.console import print_json, progress, remark, show
+from pskem.cli.console import print_json, progress, remark, say, show
 from pskem.cli.options import as_json, home_option, quiet_option, stack
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def _show(points: Sequence[tuple[Study, list[PointSummary]]], as_json: bool, qui
         return
     headings: set[str] = set()
     for study, group in points:
-        print(f"\n{study.name}: {study.title}")
+        say()
+        say(f"{study.name}: {study.title}")
         if group:
             table = brief_table(group[:SHOWN])
             headings.update(table.headings)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pskem.cli.console import percent, remark
-from pskem.tables.reading import TARGET, find_reader, is_named
 
 if TYPE_CHECKING:
-    from pskem.workflow import Task, Trained
+    from pskem.persistence import Checkpoint
+    from pskem.workflow import StoredTask, Task, Trained
 
 TABLE_OPTIONS = (
     "weights",
@@ -32,23 +35,68 @@ def read_task(
 
     The options of the table are taken out of ``given``; the classifier's are left there.
     """
-    from pskem.persistence import check_model_place
     from pskem.workflow import Task
+
+    target, path, options = _about_table(data, output, overwrite, given)
+    task = Task.read(data, target, **options, random_state=given["random_state"])
+    for line in task.remarks:
+        remark(line, quiet)
+    return task, path
+
+
+def open_task(
+    data: str, output: str | None, overwrite: bool, quiet: bool, given: dict[str, Any]
+) -> tuple[StoredTask, Path]:
+    """The same for a table that is read piece by piece."""
+    from pskem.workflow import StoredTask
+
+    target, path, options = _about_table(data, output, overwrite, given)
+    for name in ("pca", "ica", "subset"):
+        if options.pop(name):
+            raise click.UsageError(
+                f"--{name} needs the whole table in memory: leave it out, or use --in-memory."
+            )
+    options.pop("data_home")
+    task = StoredTask.open(data, target, **options)
+    for line in task.remarks:
+        remark(line, quiet)
+    return task, path
+
+
+@contextmanager
+def keeping(path: str | None, model: Path) -> Iterator[Checkpoint | None]:
+    """The checkpoint of a training, which is removed when its model is saved."""
+    from pskem.persistence import Checkpoint
+
+    if path is not None and Path(path).resolve() == model.resolve():
+        raise click.UsageError(
+            f"--checkpoint {path} is where the model goes, too. Name another file for one of them."
+        )
+    kept = None if path is None else Checkpoint(path)
+    yield kept
+    if kept is not None:
+        kept.remove()
+
+
+def _about_table(
+    data: str, output: str | None, overwrite: bool, given: dict[str, Any]
+) -> tuple[str, Path, dict[str, Any]]:
+    """The target, the path of the model file, and the options of the table."""
+    from pskem.persistence import check_model_place
+    from pskem.tables import TARGET, find_reader, is_named
 
     if given["unlabelled_weight"] != "auto" and not given["unlabelled"]:
         raise click.UsageError("--unlabelled-weight is for rows without a class: add --unlabelled.")
     target = given.pop("target")
     options = {name: given.pop(name) for name in TABLE_OPTIONS}
     if target is None and not is_named(data):
-        find_reader(data)  # a name that is misspelt has no columns
+        if not has_magic(data) and "://" not in data:
+            find_reader(data)  # a name that is misspelt has no columns
         raise click.UsageError("Which column holds the classes? Name it with --target COLUMN.")
-    stem = "model" if data == "-" else Path(data).name.split(".")[0]
+    stem = "model" if data == "-" or has_magic(data) else Path(data).name.split(".")[0]
     path = Path(f"{stem}.pskem" if output is None else output)
     check_model_place(path, overwrite)
-    task = Task.read(data, target or TARGET, **options, random_state=given["random_state"])
-    for line in task.remarks:
-        remark(line, quiet)
-    return task, path
+    return target or TARGET, path, options
 
 
 def training_facts(trained: Trained, seconds: float) -> list[tuple[str, Any]]:

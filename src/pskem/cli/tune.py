@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from pskem.cli.console import Tell, facts, percent, print_json, progress, remark, show
 from pskem.cli.options import finite, learning_options
-from pskem.cli.task import read_task, training_facts
-from pskem.display import Table
+from pskem.cli.task import keeping, read_task, training_facts
 
 if TYPE_CHECKING:
     from pskem.estimators import Trial
@@ -42,6 +40,7 @@ def tune(
     data: str,
     output: str | None,
     overwrite: bool,
+    checkpoint: str | None,
     seconds: float,
     folds: int,
     quiet: bool,
@@ -56,20 +55,24 @@ def tune(
     cross-validated accuracy is slightly optimistic, because it is the best of many: measure the
     model on rows that it has not seen.
     """
+    from pskem.display import Table
     from pskem.estimators import AUTO, SharedKernelClassifier, configured
+    from pskem.training import Chapter, Page
     from pskem.workflow import train
     from pskem.workflow import tune as search
 
     task, path = read_task(data, output, overwrite, quiet, parameters)
     classifier = SharedKernelClassifier(**parameters)
-    with progress(quiet) as tell:
-        found = search(task, classifier, folds, seconds, _observer(tell, seconds))
-    for line in _shortcuts(found, task, folds):
-        remark(line, quiet)
-    best = found.trials[0]
-    start = time.perf_counter()
-    trained = train(task, configured(classifier, best.candidate))
-    trained.save(path, overwrite=overwrite)
+    with keeping(checkpoint, path) as kept:
+        with progress(quiet) as tell:
+            found = search(task, classifier, folds, seconds, _observer(tell, seconds), kept)
+        for line in _shortcuts(found, task, folds):
+            remark(line, quiet)
+        best = found.trials[0]
+        start = time.perf_counter()
+        last = None if kept is None else Chapter(Page(kept, "last fit: "))
+        trained = train(task, configured(classifier, best.candidate), checkpoint=last)
+        trained.save(path, overwrite=overwrite)
     if as_json:
         print_json(
             {
@@ -135,7 +138,7 @@ def _row(trial: Trial) -> list[str]:
         kind,
         pseudo if isinstance(pseudo, str) else f"{pseudo:g}",
         percent(float(trial.accuracies.mean())),
-        percent(float(np.std(trial.accuracies, ddof=1))),
+        percent(float(trial.accuracies.std(ddof=1))),
         f"{trial.log_losses.mean():.4f}",
         f"{trial.seconds:.2f}",
     ]

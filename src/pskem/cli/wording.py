@@ -10,6 +10,11 @@ import click
 VALUE = r"'[^']*'|\[[^\]]*\]|\.\.\.|[\w.+-]*\w"
 #: What None is called on the command line.
 NONE = {"block_weights": "equal", "priors": "frequencies"}
+#: The same, where messages list what is accepted.
+ACCEPTED = {
+    "None (all blocks alike)": "equal (all blocks alike)",
+    "must be None (all cores), a positive": "must be left out (all cores), or a positive",
+}
 
 
 def in_options(text: str, command: click.Command) -> str:
@@ -17,6 +22,8 @@ def in_options(text: str, command: click.Command) -> str:
     options = {str(p.name): p for p in command.params if isinstance(p, click.Option)}
     if not options:
         return text
+    for phrase, ours in ACCEPTED.items():
+        text = text.replace(phrase, ours)
     # Names in quotes, in longer names and in names of files are something else.
     name = rf"(?<![\w'\"./-])(?P<name>{'|'.join(options)})"
     pattern = rf"{name}(?:=(?P<value>{VALUE})|(?![\w'\"=(/-]|\.\w))"

@@ -187,7 +187,7 @@ def update(
         raised = found.merge(expect(structure, before.gaussians, D, prepared.frame))
         raised = raised._replace(masses=np.maximum(raised.masses, least))
         means, covariances = estimate(structure, raised)
-        bad = _vanishing(structure, Gaussians(means, covariances), before.gaussians)
+        bad = vanishing(structure, Gaussians(means, covariances), before.gaussians)
         if not bad.any():
             break
         D = np.where(bad, 2.0 * D + least, D)
@@ -195,12 +195,12 @@ def update(
         means, covariances = before.gaussians
     covariances, _ = structure.floor(covariances, floor)
     means = structure.settle(means, np.ones(len(means)), 0.0)
-    weights = _reweigh(before.weights, statistics.gained, statistics.lost)
+    weights = reweigh(before.weights, statistics.gained, statistics.lost)
     part = min(1.0, FIRST_STEP / step)
     return Kernels(before.weights + part * (weights - before.weights), means, covariances)
 
 
-def _vanishing(structure: Structure, kernels: Gaussians, before: Gaussians) -> NDArray[np.bool_]:
+def vanishing(structure: Structure, kernels: Gaussians, before: Gaussians) -> NDArray[np.bool_]:
     """Whether too little is left of kernels: (K,), or (1,) where a covariance is common.
 
     Of a covariance in some direction or, where there is none, of a probability.
@@ -213,7 +213,7 @@ def _vanishing(structure: Structure, kernels: Gaussians, before: Gaussians) -> N
     return np.logical_or.reduce((lifted != excess).reshape(shape), axis=1)
 
 
-def _reweigh(weights: FloatArray, gained: FloatArray, lost: FloatArray) -> FloatArray:
+def reweigh(weights: FloatArray, gained: FloatArray, lost: FloatArray) -> FloatArray:
     """Weights that raise F: maximise sum_k gained log pi - lost pi / pi_before for each class.
 
     By the iteration of Povey and Woodland (2002), in which no weight becomes negative.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pskem.engine._evaluators import Scratch
 from pskem.engine._exponentials import softmax_in_place
 from pskem.engine._kernels import Kernels, Prepared, prepare, prepare_all
-from pskem.engine._moments import estimate
+from pskem.engine._moments import Moments, estimate
 from pskem.engine._parallel import Mapper
 from pskem.engine._sources import Batch, Source, Total, cut, tile_size
 from pskem.engine._statistics import Statistics, summarise
@@ -47,10 +47,14 @@ __all__ = [
     "em_pass",
     "expectation",
     "maximisation",
+    "maximise",
 ]
 
 #: A kernel with less than this share of all responsibility is empty.
 EMPTY = 10.0 * float(np.finfo(np.float64).eps)
+
+#: A covariance that changes by less than this, relative to its largest entry, changes by rounding.
+SETTLED = 32.0 * float(np.finfo(np.float64).eps)
 
 
 class Health(NamedTuple):
@@ -139,10 +143,26 @@ def maximisation(
     statistics. For a fixed Psi that is maximum a posteriori, and never lowers the penalised
     likelihood; Psi moves with the statistics, so here it may.
     """
-    structure, before = prepared.structure, prepared.kernels
     moments = statistics.moments(prepared)
-    gained = statistics.gained
-    weights = gained / gained.sum(axis=1, keepdims=True)  # Pulford (2022), eq. (skempi)
+    return maximise(prepared.structure, prepared.kernels, statistics.gained, moments, regulariser)
+
+
+def maximise(
+    structure: Structure,
+    before: Kernels,
+    gained: FloatArray,
+    moments: Moments,
+    regulariser: Regulariser,
+) -> tuple[Kernels, Health]:
+    """The same from masses of the kernels in each class, (L, K), and moments, of any passes.
+
+    A class that no sample was of has the weights of all classes together.
+    """
+    totals = gained.sum(axis=1, keepdims=True)
+    if not (totals > 0.0).all():
+        gained = np.where(totals > 0.0, gained, gained.sum(axis=0))
+        totals = gained.sum(axis=1, keepdims=True)
+    weights = gained / totals  # Pulford (2022), eq. (skempi)
     empty = moments.masses <= EMPTY * moments.masses.sum()
     vanished = bool(empty.any())
     if vanished:
@@ -162,7 +182,20 @@ def maximisation(
         found = Gaussians(means, covariances)
         means, covariances = replace_kernels(structure, empty, before.gaussians, found)
     covariances, collapsed = structure.floor(covariances, regulariser.floor)
+    if collapsed.any():
+        covariances = _settled(structure, before.covariances, covariances)
     return Kernels(weights, means, covariances), Health(empty, collapsed)
+
+
+def _settled(structure: Structure, before: FloatArray, after: FloatArray) -> FloatArray:
+    """Covariances after an update, or those before it where only rounding makes a difference.
+
+    A matrix with entries of 1 holds an eigenvalue of 1e-10 to six digits. The others change with
+    every pass, and with them the likelihood, by more than it gains.
+    """
+    axes = tuple(range(int(structure.storage.per_kernel), after.ndim))
+    change = np.abs(after - before).max(axis=axes, keepdims=True)
+    return np.where(change <= SETTLED * np.abs(before).max(axis=axes, keepdims=True), before, after)
 
 
 class Expectation(NamedTuple):

@@ -20,6 +20,7 @@ from pskem.structures import FloatArray, Natural, Structure, WithoutPhi
 __all__ = [
     "Apart",
     "Centred",
+    "Distances",
     "Evaluator",
     "KernelByKernel",
     "Pending",
@@ -136,6 +137,33 @@ class Product(NamedTuple):
             return np.zeros_like(whitener)
         z = terms.phi[: self.d]
         return ((z if np.isscalar(balance) else z * balance) @ z.T).astype(np.float64)
+
+
+class Distances(NamedTuple):
+    """A product of whitened features, but log densities by the distances of samples to kernels.
+
+    Far from the origin, in standard deviations within kernels, squares of z and theta cancel.
+    """
+
+    inner: Product
+    means: FloatArray  # (K', m), whitened
+    constants: FloatArray  # (K', c), the log densities at the means, and what is added to them
+
+    @property
+    def active(self) -> NDArray[np.intp]:
+        return self.inner.active
+
+    def evaluate(self, X: FloatArray, bounds: NDArray[np.intp], scratch: Scratch) -> Terms:
+        terms = self.inner.evaluate(X, bounds, scratch)
+        d = self.inner.d
+        np.matmul(self.constants, terms.phi[d:], out=terms.values)
+        for values, mean in zip(terms.values, self.means, strict=True):
+            away = terms.phi[:d] - mean[:, None]
+            values -= 0.5 * np.einsum("an,an->n", away, away)
+        return terms._replace(common=0.0)
+
+    def collect(self, terms: Terms, W: FloatArray, balance: FloatArray | float) -> Sums:
+        return self.inner.collect(terms, W, balance)
 
 
 class KernelByKernel(NamedTuple):

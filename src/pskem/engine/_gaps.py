@@ -35,7 +35,15 @@ from pskem.structures import (
     upper_triangle,
 )
 
-__all__ = ["Gapped", "GappedSeparable", "Gaps", "distinct_patterns", "fill", "pattern_keys"]
+__all__ = [
+    "Gapped",
+    "GappedSeparable",
+    "Gaps",
+    "distinct_patterns",
+    "fill",
+    "joint_patterns",
+    "pattern_keys",
+]
 
 #: Numbers of the natural parameters that are kept for a pass; if there would be more, they are made
 #: when they are needed.
@@ -85,6 +93,16 @@ def distinct_patterns(X: FloatArray) -> NDArray[np.bool_] | None:
     if gaps is None or not gaps.any():
         return None
     return _patterns(sorted({run.key for run in _runs(gaps)}), len(X))
+
+
+def joint_patterns(
+    one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None
+) -> NDArray[np.bool_] | None:
+    """The different patterns of both, or so many that nothing is kept for any of them."""
+    if one is None or other is None:
+        return other if one is None else one
+    found = np.unique(np.concatenate([one, other]), axis=0)
+    return found[: 1 + MOST_KEPT // found.shape[1] ** 2]
 
 
 class Completions(NamedTuple):

@@ -10,12 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine._coordinates import CHUNK
-from pskem.engine._evaluators import Apart, Centred, Evaluator, KernelByKernel, Product, Scratch
+from pskem.engine._evaluators import (
+    Apart,
+    Centred,
+    Distances,
+    Evaluator,
+    KernelByKernel,
+    Product,
+    Scratch,
+)
 from pskem.engine._gaps import Gapped, GappedSeparable, Gaps, pattern_keys
 from pskem.engine._moments import Frame
 from pskem.engine._parallel import Mapper, serial_map
 from pskem.engine._sources import Source
-from pskem.structures import FloatArray, Gaussians, Natural, Structure
+from pskem.structures import LOG_2PI, FloatArray, Gaussians, Natural, Structure
 
 __all__ = ["Kernels", "Prepared", "prepare", "prepare_all"]
 
@@ -106,7 +114,12 @@ class Prepared(NamedTuple):
         few = self.kernels.means.shape[1] >= MANY_FEATURES and len(active) <= FEW_KERNELS
         if few and structure.without_phi is not None:
             return KernelByKernel(structure.without_phi, active, theta, d)
-        return Product(structure, natural, active, theta, d)
+        product = Product(structure, natural, active, theta, d)
+        lost = natural.conditioning * np.finfo(dtype).eps
+        if natural.whitener is None or not np.any(lost > TOLERATED_ERROR[dtype]):
+            return product
+        peak = np.log(np.diagonal(natural.whitener)).sum() - 0.5 * d * LOG_2PI
+        return Distances(product, natural.theta[active], (peak + offsets).T[active])
 
     def _separable(self, active: NDArray[np.intp], offsets: FloatArray) -> GappedSeparable:
         separable, kernels = self.structure.separable, self.kernels

@@ -7,12 +7,13 @@ the order of the tasks. Sums over tasks therefore have the same bits for every `
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import joblib
 from threadpoolctl import ThreadpoolController
@@ -21,8 +22,23 @@ __all__ = ["Mapper", "n_threads", "serial_map", "workers"]
 
 T = TypeVar("T")
 
-#: map(function, *iterables), in order, perhaps in parallel.
-Mapper = Callable[..., list[Any]]
+#: Items that are read before they are asked for, where items are streamed.
+AHEAD = 1
+
+
+class Mapper(Protocol):
+    """Applies a function to items, in order, perhaps in parallel."""
+
+    def __call__(self, function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
+        """The results of all items."""
+        ...
+
+    def stream(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
+        """The results one after the other, while the next items are being read.
+
+        Few items and results are in memory at a time.
+        """
+        ...
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -48,19 +64,64 @@ def workers(n_jobs: int | None) -> Iterator[Mapper]:
             yield serial_map
             return
         with ThreadPoolExecutor(count, "pskem", initializer=_limit_own_blas) as pool:
-
-            def parallel_map(function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
-                tasks = list(zip(*iterables, strict=True))
-                if len(tasks) == 1:  # handing over one task costs more than it can gain
-                    return [function(*tasks[0])]
-                return list(pool.map(function, *zip(*tasks, strict=True)))
-
-            yield parallel_map
+            yield _Threads(pool, count)
 
 
-def serial_map(function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
-    """One task after the other."""
-    return [function(*task) for task in zip(*iterables, strict=True)]
+class _Serial:
+    """One task after the other; only reading goes on meanwhile."""
+
+    def __call__(self, function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
+        return [function(*task) for task in zip(*iterables, strict=True)]
+
+    def stream(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
+        for item in _ahead(items):
+            yield function(item)
+
+
+class _Threads:
+    """Tasks for a pool of threads."""
+
+    def __init__(self, pool: ThreadPoolExecutor, count: int) -> None:
+        self._pool, self._count = pool, count
+
+    def __call__(self, function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
+        tasks = list(zip(*iterables, strict=True))
+        if len(tasks) == 1:  # handing over one task costs more than it can gain
+            return [function(*tasks[0])]
+        return list(self._pool.map(function, *zip(*tasks, strict=True)))
+
+    def stream(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
+        waiting: deque[Future[T]] = deque()
+        try:
+            for item in _ahead(items):
+                waiting.append(self._pool.submit(function, item))
+                del item  # the task alone holds it
+                if len(waiting) > self._count:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for task in waiting:
+                task.cancel()
+
+
+#: The mapper that has no threads.
+serial_map: Mapper = _Serial()
+
+
+def _ahead(items: Iterable[T]) -> Iterator[T]:
+    """The same items, some of which a thread of its own reads before they are asked for."""
+    source, none = iter(items), object()
+    with ThreadPoolExecutor(1, "pskem-reader") as reader:
+        waiting = deque(reader.submit(next, source, none) for _ in range(AHEAD))
+        try:
+            while (item := waiting.popleft().result()) is not none:
+                waiting.append(reader.submit(next, source, none))
+                yield item  # type: ignore[misc]
+                item = none
+        finally:
+            for task in waiting:
+                task.cancel()
 
 
 def _limit_own_blas() -> None:
@@ -79,36 +140,45 @@ def _per_thread_blas() -> ThreadpoolController:
     return _controller().select(threading_layer="openmp")
 
 
-class _BlasLimit:
-    """Holds BLAS to one thread while anyone is inside; the last to leave lifts the limit.
+class Shared:
+    """Something about the process that changes while anyone is inside; the last to leave undoes it.
 
-    Most builds of BLAS have one limit for the whole process. If two fits in two threads each
-    restored what they had found, the later one would restore the other's limit, and BLAS would
-    stay at one thread for good.
+    If two threads each restored what they had found, the later one would restore the other's
+    change, and it would stay for good.
+
+    Parameters
+    ----------
+    change : makes the change and returns what undoes it
     """
 
-    def __init__(self) -> None:
+    def __init__(self, change: Callable[[], Callable[[], Any]]) -> None:
+        self._change = change
         self.reset()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.reset)
 
     def reset(self) -> None:
         """As if nobody were inside: for a forked child, where nobody will leave."""
         self._lock = Lock()
         self._inside = 0
-        self._limit: Any = None
+        self._undo: Callable[[], Any] | None = None
 
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._limit = _controller().limit(limits=1)
+                self._undo = self._change()
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside == 0:
-                self._limit.restore_original_limits()
+            if self._inside == 0 and self._undo is not None:
+                self._undo()
 
 
-_one_blas_thread = _BlasLimit()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_one_blas_thread.reset)
+def _hold_blas() -> Callable[[], Any]:
+    return _controller().limit(limits=1).restore_original_limits
+
+
+#: Most builds of BLAS have one limit for the whole process.
+_one_blas_thread = Shared(_hold_blas)

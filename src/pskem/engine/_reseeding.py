@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from pskem.engine._em import expectation
 from pskem.engine._kernels import Kernels, Prepared, prepare
-from pskem.engine._sources import Batch, Gathered, Source, take
+from pskem.engine._sources import Batch, Gathered, Source, Total, take
 from pskem.structures import FloatArray, Gaussians, Structure, pool, replace_kernels
 
-__all__ = ["best_weight", "reseed"]
+__all__ = ["best_weight", "keep_gains", "reseed"]
 
 #: Places that are tried for a kernel, worst first, before it is left empty.
 MOST_PLACES = 5
@@ -80,6 +80,30 @@ def reseed(
     moved, before = Gaussians(means, common), kernels.gaussians
     placed = replace_kernels(structure, empty & ~still, moved, before)
     return Kernels(weights, *placed), still
+
+
+def _gain(before: Prepared, after: Prepared, block: int, batch: Batch) -> Total:
+    """What the log likelihood of each class gains, (L,)."""
+    X, bounds = batch.X[block], batch.bounds
+    one, two = (expectation(ready, X, bounds).log_likelihoods for ready in (before, after))
+    gains = np.append(0.0, np.cumsum(batch.known_weights * (two - one)))
+    return Total((np.diff(gains[bounds]),))
+
+
+def keep_gains(
+    structure: Structure, before: Kernels, moved: Kernels, source: Source, block: int
+) -> tuple[Kernels, NDArray[np.bool_]]:
+    """Moved kernels, but in classes that lose by it those as before; and which (K,) are moved.
+
+    For kernels that were moved by samples that stand for all.
+    """
+    double, patterns = np.dtype(np.float64), source.patterns[block]
+    one, two = (prepare(structure, kernels, double, patterns) for kernels in (before, moved))
+    (gains,) = source.fold(partial(_gain, one, two, block)).arrays
+    weights = np.where(gains[:, None] > 0.0, moved.weights, before.weights)
+    used = (weights != before.weights).any(axis=0) & (moved.means != before.means).any(axis=1)
+    placed = replace_kernels(structure, used, moved.gaussians, before.gaussians)
+    return Kernels(weights, *placed), used
 
 
 def best_weight(ratios: FloatArray, counted: FloatArray | float = 1.0) -> float:

@@ -2,8 +2,8 @@
 
 A source applies a function to every batch and merges what it returns, in an order that the data
 alone decide. Whatever the engine computes from samples is such a fold: it never holds all features
-of all samples.
-Threads are one source; files and clusters can be others.
+of all samples. Arrays in memory are one source; others are made of pieces that are read anew in
+every pass (``_pieces``).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "Tile",
     "Total",
     "cut",
+    "features_first",
     "repeats",
     "take",
     "tile_size",
@@ -53,7 +54,8 @@ class Batch(NamedTuple):
 
     X : one array (m, n) per block, features first, NaN where there are gaps
     bounds : (L + 1,), where each class begins
-    first : place of the first sample in the source
+    first : place of the first sample in the source, if that is in memory; elsewhere samples have
+        no places
     weights : (n,), how much each sample counts; None if all count alike
     """
 
@@ -234,6 +236,23 @@ def cut(bounds: NDArray[np.intp], size: int) -> list[Tile]:
     return tiles
 
 
+def features_first(
+    X: FloatArray, order: NDArray[np.intp], blocks: Iterable[NDArray[np.intp]]
+) -> list[FloatArray]:
+    """Rows of X (N, M) in the given order, as one array (m, N) per block."""
+    blocks = list(blocks)
+    features = np.concatenate(blocks)
+    data = np.empty((len(features), len(order)), dtype=X.dtype)
+    if X.flags.c_contiguous:
+        for low in range(0, len(order), CHUNK):
+            data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
+    else:  # column by column
+        for row, feature in zip(data, features, strict=True):
+            row[:] = X[:, feature][order]
+    ends = np.cumsum([len(block) for block in blocks])
+    return np.split(data, ends[:-1])
+
+
 class ArraySource:
     """Samples in memory, sorted by class, worked on by threads.
 
@@ -286,14 +305,8 @@ class ArraySource:
 
         This is the one copy of the data that a fit makes.
         """
-        blocks = list(blocks)
-        features = np.concatenate(blocks)
-        data = np.empty((len(features), len(order)), dtype=X.dtype)
-        for low in range(0, len(order), CHUNK):
-            data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
         bounds = np.searchsorted(labels[order], np.arange(n_classes + 1)).astype(np.intp)
-        ends = np.cumsum([len(block) for block in blocks])
-        return cls(np.split(data, ends[:-1]), bounds, parallel_map, weights)
+        return cls(features_first(X, order, blocks), bounds, parallel_map, weights)
 
     @property
     def dtype(self) -> np.dtype[np.floating]:

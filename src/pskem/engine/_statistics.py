@@ -156,6 +156,11 @@ class Summarise(Divisible):
     target: Target
     first: int = 0
 
+    @property
+    def task_name(self) -> str:
+        """What it is, to those who watch a cluster."""
+        return f"pass-{type(self.target).__name__.lower()}"
+
     def divide(self) -> list[Summarise]:
         if self.target.couples:
             return [self]

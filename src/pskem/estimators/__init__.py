@@ -8,3 +8,4 @@ from pskem.estimators._ensemble import *
 from pskem.estimators._gathering import *
 from pskem.estimators._search import *
 from pskem.estimators._selection import *
+from pskem.estimators._stored import *

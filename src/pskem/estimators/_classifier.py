@@ -11,21 +11,30 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from pskem.estimators._gathering import gather_samples
 from pskem.estimators._input import all_or_nothing
+from pskem.estimators._opening import table_of
 from pskem.estimators._prediction import ModelPredictor
+from pskem.estimators._stored import gather_table
+from pskem.estimators._streams import LearnsFromStreams
 from pskem.starts import KMeans, Uniform
 from pskem.training import (
     CallbackSupportMixin,
     CovarianceType,
     Init,
+    Journal,
     Partition,
     Refined,
     Settings,
     Shrinkage,
     State,
+    Stepwise,
     Watcher,
+    class_totals,
+    described,
     draw_seeds,
+    find_journal,
     fit_views,
     settle_unlabelled,
+    stand_in,
     with_callbacks,
 )
 
@@ -48,7 +57,9 @@ PAPER: Mapping[str, Any] = {
 }
 
 
-class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class SharedKernelClassifier(
+    LearnsFromStreams, ModelPredictor, CallbackSupportMixin, ClassifierMixin, BaseEstimator
+):
     """Shared kernel classifier, trained by (partitioned) supervised EM and discriminative passes.
 
     All classes draw on one common set of Gaussian kernels with class-specific weights,
@@ -201,6 +212,13 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         Whether :meth:`fit` goes on from the last fit's kernels. The classes, the features, the
         blocks and `covariance_type` must be the same; `init` is then not used, and a weight that
         it fixed at zero stays there.
+    stepwise : float, "auto" or Stepwise, default="auto"
+        For :meth:`partial_fit`: how many samples the parts before count for, at most, or a
+        :class:`pskem.Stepwise`, which says more. ``"auto"`` is 64,000, and fewer where the classes
+        move. The first part decides blocks and kernels; with ``n_components="auto"`` there is one
+        kernel for every 3 m samples of a class up to 8, and then one for every 30 m, and kernels
+        are split as classes grow. `n_views`, `verbose`, `warm_start` and callbacks are for
+        :meth:`fit`.
 
     Attributes
     ----------
@@ -258,6 +276,12 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         :meth:`is_outlier` judges by. Empty if there are none.
     unlabelled_weight_ : float or None
         How often each sample without a class counted; None if there were none.
+    class_count_ : ndarray of shape (n_classes,)
+        What the samples of each class count, those without a class by their posteriors. In a stream
+        those that are remembered.
+    stream_ : Stream
+        After :meth:`partial_fit`: what the model needs besides to go on, as one immutable value. It
+        holds sums and answers, but no samples. `n_iter_` and the traces are of the first part.
     columns_ : ColumnCode
         How columns become features, where some of them are categories.
     n_features_in_ : int
@@ -322,6 +346,7 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         n_jobs: int | None = None,
         verbose: int = 0,
         warm_start: bool = False,
+        stepwise: float | Literal["auto"] | Stepwise = "auto",
     ) -> None:
         self.n_components = n_components
         self.n_blocks = n_blocks
@@ -349,18 +374,20 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.warm_start = warm_start
+        self.stepwise = stepwise
 
     @with_callbacks
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
         X_val: Any = None,
         y_val: Any = None,
         sample_weight_val: Any = None,
         watch: Watcher | None = None,
+        checkpoint: Journal | None = None,
     ) -> Self:
         """Train the model.
 
@@ -369,7 +396,8 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         X : array-like of shape (n_samples, n_features)
             float32 stays float32 in the arithmetic where that is safe. NaN is a gap: a sample
             counts by the features that it has, exactly, as long as gaps tell nothing of what is
-            missing.
+            missing. X can be a numpy.memmap or a collection of Dask's, too; or what
+            :func:`pskem.open_table` gives, then without `y` and `sample_weight`.
         y : array-like of shape (n_samples,)
             None and NaN stand for classes that nobody knows, and so does `unlabelled`.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -386,6 +414,10 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         watch : callable or None, default=None
             Called after every pass with the :class:`Model` as it then is; something true ends the
             training.
+        checkpoint : Checkpoint or None, default=None
+            ``pskem.Checkpoint(path)`` keeps the training in a file as it goes. A fit that was
+            killed goes on from there with the same call, and ends with the same bits. It can be
+            one of the callbacks instead (:meth:`set_callbacks`).
 
         Returns
         -------
@@ -395,12 +427,21 @@ class SharedKernelClassifier(ModelPredictor, CallbackSupportMixin, ClassifierMix
         with all_or_nothing(self):
             before = getattr(self, "model_", None) if settings.warm_start else None
             validation = (X_val, y_val, sample_weight_val)
-            samples = gather_samples(self, X, y, sample_weight, validation, settings, before)
-            (seed,) = draw_seeds(self.random_state)
+            journal = find_journal(self, checkpoint)
+            seed = journal.begin(described(self), *draw_seeds(self.random_state))
+            table = table_of(self, X, y, sample_weight)
+            if table is None:
+                samples = gather_samples(self, X, y, sample_weight, validation, settings, before)
+                samples = stand_in(settings, samples, seed)
+            else:
+                samples = gather_table(self, table, validation, settings, before, seed)
             weight = None if before is None else getattr(self, "unlabelled_weight_", None)
             settings, samples = settle_unlabelled(settings, samples, seed, weight)
-            fitted = fit_views(self, settings, samples, before, seed, watch)
+            fitted = fit_views(self, settings, samples, before, seed, watch, journal)
         self.model_ = fitted.model
+        self.class_count_ = class_totals(samples, fitted.model.priors, settings.unlabelled_weight)
+        if hasattr(self, "stream_"):  # of parts that came before this fit
+            del self.stream_
         self.unlabelled_weight_ = settings.unlabelled_weight
         self.reference_log_densities_ = fitted.references
         self.trials_ = list(fitted.records)

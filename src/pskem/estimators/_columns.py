@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -19,9 +19,11 @@ __all__ = [
     "about_infinity",
     "about_text",
     "check_frame",
+    "check_number",
     "find_categorical",
     "is_missing",
     "take_columns",
+    "values_of",
 ]
 
 #: Values of a categorical column at most: each has a probability in every kernel.
@@ -51,27 +53,18 @@ class ColumnCode:
     @classmethod
     def learn(cls, X: Any, categorical: NDArray[np.intp]) -> ColumnCode:
         """From the columns of X, some of which are categories."""
-        numeric = np.setdiff1d(np.arange(_width(X)), categorical)
-        values = []
-        for place in categorical:
-            found = {value for value in _objects(X, place) if not is_missing(value)}
-            if len(found) > MOST_VALUES:
-                raise ValueError(
-                    f"Column {_name(X, place)!r} has {len(found):,} different values; a categorical"
-                    f" column has {MOST_VALUES:,} at most. Leave it out, group its values, or make"
-                    " numbers of it."
-                )
-            strange = {type(v).__name__ for v in found if not isinstance(v, SIMPLE)}
-            if strange:
-                raise ValueError(
-                    f"Column {_name(X, place)!r} has categories of the kind {min(strange)}; texts,"
-                    " numbers and booleans are accepted. Make texts of them: astype(str)."
-                )
-            values.append(_sorted(found))
+        return cls.of(_width(X), categorical, [values_of(X, place) for place in categorical])
+
+    @classmethod
+    def of(
+        cls, n_columns: int, categorical: NDArray[np.intp], values: Sequence[Collection[Any]]
+    ) -> ColumnCode:
+        """From the different values of each categorical column."""
+        numeric = np.setdiff1d(np.arange(n_columns), categorical)
         if not len(numeric) and not any(map(len, values)):
             raise ValueError("X has no values at all: all its columns are empty categories.")
         seen = [i for i, known in enumerate(values) if len(known)]
-        return cls(numeric, categorical[seen], tuple(values[i] for i in seen))
+        return cls(numeric, categorical[seen], tuple(_sorted(set(values[i])) for i in seen))
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -89,6 +82,11 @@ class ColumnCode:
     def codes(self, X: Any, place: int, known: NDArray[Any]) -> NDArray[np.intp]:
         """Places of a column's values among those that are known; -1 for others."""
         places = {value: code for code, value in enumerate(known.tolist())}
+        coded = _coded(X, place)
+        if coded is not None:
+            values, codes = coded
+            found = np.array([places.get(value, -1) for value in values] + [-1], dtype=np.intp)
+            return found[codes]
         column = _objects(X, place)
         return np.array(
             [-1 if is_missing(value) else places.get(value, -1) for value in column], dtype=np.intp
@@ -155,6 +153,33 @@ class ColumnCode:
         return checked
 
 
+def values_of(X: Any, place: int) -> set[Any]:
+    """The different values of a categorical column."""
+    coded = _coded(X, place)
+    if coded is not None:
+        values, codes = coded
+        found = {values[code] for code in np.unique(codes[codes >= 0])}
+    else:
+        found = {value for value in _objects(X, place) if not is_missing(value)}
+    check_number(found, _name(X, place))
+    strange = {type(v).__name__ for v in found if not isinstance(v, SIMPLE)}
+    if strange:
+        raise ValueError(
+            f"Column {_name(X, place)!r} has categories of the kind {min(strange)}; texts,"
+            " numbers and booleans are accepted. Make texts of them: astype(str)."
+        )
+    return found
+
+
+def check_number(values: Collection[Any], name: Any) -> None:
+    """Refuse too many different values of a categorical column."""
+    if len(values) > MOST_VALUES:
+        raise ValueError(
+            f"Column {name!r} has {len(values):,} different values; a categorical column has"
+            f" {MOST_VALUES:,} at most. Leave it out, group its values, or make numbers of it."
+        )
+
+
 def find_categorical(X: Any, given: Any, names: Sequence[str] | None) -> NDArray[np.intp]:
     """Places of the categorical columns of X, by the parameter ``categorical_features``."""
     M = _width(X)
@@ -167,7 +192,7 @@ def find_categorical(X: Any, given: Any, names: Sequence[str] | None) -> NDArray
     if isinstance(given, str):
         if given != FROM_DTYPE:
             raise ValueError(f"categorical_features={given!r} is not known. {accepted}")
-        places = np.flatnonzero([_is_text(X, place) for place in range(M)])
+        places = _text_places(X)
         _doubt(X, places)
         return places
     listed = np.asarray(given)
@@ -199,21 +224,24 @@ def _width(X: Any) -> int:
     return int(shape[1]) if len(shape) == 2 else 0
 
 
-def _is_text(X: Any, place: int) -> bool:
-    """Whether a column of a data frame holds texts or categories."""
+def _text_places(X: Any) -> NDArray[np.intp]:
+    """Places of the columns of a data frame that hold texts or categories."""
+    kinds = _kinds(X) if hasattr(X, "columns") and hasattr(X, "dtypes") else []
+    return np.flatnonzero([_is_text(X, place, kind) for place, kind in enumerate(kinds)])
+
+
+def _is_text(X: Any, place: int, kind: str) -> bool:
     if hasattr(X, "iloc"):  # pandas
-        column = X.iloc[:, place]
-        kind = str(column.dtype)
         if kind.startswith(("category", "str", "large_string", "dictionary")):  # also of Arrow
             return True
-        return kind == "object" and any(isinstance(value, str) for value in column)
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):  # polars
-        return _polars_kind(X, place) in ("String", "Utf8", "Categorical", "Enum")
-    return False
+        return kind == "object" and any(isinstance(value, str) for value in X.iloc[:, place])
+    return kind in ("String", "Utf8", "Categorical", "Enum")  # polars
 
 
-def _polars_kind(X: Any, place: int) -> str:
-    return str(X.dtypes[place]).split("(")[0]
+def _kinds(X: Any) -> list[str]:
+    """Types of the columns of a data frame, in the words of its library."""
+    kinds = [str(kind) for kind in X.dtypes]
+    return kinds if hasattr(X, "iloc") else [kind.split("(")[0] for kind in kinds]
 
 
 def check_frame(X: Any) -> None:
@@ -222,14 +250,9 @@ def check_frame(X: Any) -> None:
         raise ValueError("X is a LazyFrame, which holds no rows yet: give X.collect().")
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
         return
-    for place in range(_width(X)):
-        if hasattr(X, "iloc"):
-            kind = str(X.dtypes.iloc[place])
-            dates = kind.startswith(("datetime", "timedelta", "period", "timestamp", "date"))
-        else:
-            kind = _polars_kind(X, place)
-            dates = kind in ("Date", "Datetime", "Duration", "Time")
-        if dates:
+    begins = ("datetime", "timedelta", "period", "timestamp", "date")  # of pandas
+    for place, kind in enumerate(_kinds(X)):
+        if kind.startswith(begins) or kind in ("Date", "Datetime", "Duration", "Time"):
             raise ValueError(
                 f"Column {_name(X, place)!r} holds dates or times ({kind}). Make numbers of it,"
                 " such as days since a day of your choice, or leave it out."
@@ -238,10 +261,9 @@ def check_frame(X: Any) -> None:
 
 def _doubt(X: Any, places: NDArray[np.intp]) -> None:
     """Warn of columns of texts that seem to be numbers or identifiers."""
+    kinds = _kinds(X) if len(places) else []
     for place in places:
-        if hasattr(X, "iloc") and str(X.iloc[:, place].dtype) == "category":
-            continue
-        if not hasattr(X, "iloc") and _polars_kind(X, place) in ("Categorical", "Enum"):
+        if kinds[place] in ("category", "Categorical", "Enum"):
             continue
         values = [value for value in _objects(X, place) if not is_missing(value)]
         found = set(values)
@@ -319,6 +341,14 @@ def _objects(X: Any, place: int) -> list[Any]:
     if isinstance(X, np.ndarray):  # a column of it, before it is objects
         return list(X[:, place].tolist())
     return [row[place] for row in X]
+
+
+def _coded(X: Any, place: int) -> tuple[list[Any], NDArray[np.intp]] | None:
+    """Values of a pandas column of categories, and which each row has; None for other columns."""
+    column: Any = X.iloc[:, place] if hasattr(X, "iloc") else None
+    if not hasattr(column, "cat"):
+        return None
+    return column.cat.categories.tolist(), column.cat.codes.to_numpy().astype(np.intp)
 
 
 def take_columns(X: Any, places: NDArray[np.intp]) -> Any:

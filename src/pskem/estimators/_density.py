@@ -20,21 +20,29 @@ from pskem.estimators._input import (
     counted_rows,
     validated,
 )
+from pskem.estimators._opening import table_of
+from pskem.estimators._stored import gather_table
 from pskem.structures import FloatArray
 from pskem.training import (
     CallbackSupportMixin,
     CovarianceType,
     Init,
+    Journal,
+    Page,
     Refiner,
     Samples,
     Settings,
     Shrinkage,
     Trainer,
     arrange,
+    described,
     draw_seeds,
+    find_journal,
     make_plan,
+    mark_of,
     observing,
     refine,
+    stand_in,
     train,
     with_callbacks,
 )
@@ -124,15 +132,24 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         self.warm_start = warm_start
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        checkpoint: Journal | None = None,
+    ) -> Self:
         """Train the mixture.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Also a collection of Dask's, a numpy.memmap, or what :func:`pskem.open_table` gives.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How often each sample counts, as in :meth:`SharedKernelClassifier.fit`.
+        checkpoint : Checkpoint or None, default=None
+            Keeps the training in a file, from which the same call goes on if it was killed.
 
         Returns
         -------
@@ -141,21 +158,31 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         settings = self._settings()
         with all_or_nothing(self):
             before = getattr(self, "model_", None) if settings.warm_start else None
-            X = accept(self, X, reset=before is None)
-            names = getattr(self, "feature_names_in_", None)
-            X, nobody, weights = counted_rows(X, np.zeros(len(X), dtype=np.intp), sample_weight)
-            only = np.zeros(1, dtype=np.intp)
-            samples = Samples(X, nobody, only, np.ones(1), None, names, weights)
-            (seed,) = draw_seeds(self.random_state)
+            journal = find_journal(self, checkpoint)
+            seed = journal.begin(described(self), *draw_seeds(self.random_state))
+            table = table_of(self, X, None, sample_weight, classes=False)
+            if table is None:
+                samples = self._gather(X, sample_weight, before is None)
+                samples = stand_in(settings, samples, seed)
+            else:
+                nothing = (None, None, None)
+                samples = gather_table(self, table, nothing, settings, before, seed)
+                if len(samples.classes) > 1 or (samples.labels < 0).any():
+                    raise ValueError(
+                        "A density knows no classes: open the table without a target, and drop its"
+                        " column if it is no feature."
+                    )
             plan = make_plan(settings, samples, before, seed)
             with (
                 workers(settings.n_jobs) as parallel_map,
-                observing(self, plan, samples, None) as observers,
+                observing(self, plan, samples) as observers,
             ):
+                journal.agree(lambda: mark_of(samples, parallel_map))
                 data = arrange(plan, samples, parallel_map)
                 trainer = Trainer(plan, data, parallel_map)
-                run = train(trainer, samples.classes, samples.priors, observers)
-                refined = refine(Refiner(plan, data, parallel_map), run, observers)
+                page = Page(journal, "")
+                run = train(trainer, samples.classes, samples.priors, observers, page)
+                refined = refine(Refiner(plan, data, parallel_map), run, observers, page)
                 observers.end(data, run, refined)
         self.model_ = refined.best
         self.reference_log_densities_ = np.empty(0)
@@ -163,6 +190,14 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         self.converged_ = bool(run.converged[0])
         self.log_likelihoods_ = run.log_likelihoods[:, 0]
         return self
+
+    def _gather(self, X: Any, sample_weight: Any, reset: bool) -> Samples:
+        """Samples in memory, all of one class."""
+        X = accept(self, X, reset=reset)
+        names = getattr(self, "feature_names_in_", None)
+        X, nobody, weights = counted_rows(X, np.zeros(len(X), dtype=np.intp), sample_weight)
+        only = np.zeros(1, dtype=np.intp)
+        return Samples(X, nobody, only, np.ones(1), None, names, weights)
 
     def _settings(self) -> Settings:
         """Settings with one block, and one row of weights, as for a classifier with one class."""

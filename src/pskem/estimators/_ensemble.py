@@ -16,6 +16,7 @@ from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.estimators._columns import take_columns
+from pskem.estimators._dask import lazily
 from pskem.estimators._input import all_or_nothing, validated
 from pskem.estimators._posterior import PosteriorMixin
 from pskem.estimators._variety import (
@@ -291,6 +292,7 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         other.estimators_ = [member.with_priors(priors) for member in self.estimators_]
         return other
 
+    @lazily(dtype=bool)
     def is_outlier(self, X: Any, share: float = 0.01) -> NDArray[np.bool_]:
         """Whether samples are less probable than a share of reference samples, to most members.
 
@@ -326,6 +328,7 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
             member.set_reference(self._taken(X, own), sample_weight)
         return self
 
+    @lazily(per_class=True, per_block=True)
     def block_log_likelihood(self, X: Any) -> FloatArray:
         """Log likelihood of each class under each block of `model_`, log q_rj(x_r).
 
@@ -342,6 +345,7 @@ class PartitionEnsemble(PosteriorMixin, ClassifierMixin, BaseEstimator):
         with workers(self.estimators_[0].n_jobs) as parallel_map:
             return self.model_.log_likelihood(X, parallel_map)
 
+    @lazily(per_class=True)
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log posterior probabilities of the classes.
 

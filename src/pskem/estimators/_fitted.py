@@ -11,8 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
 from pskem.engine import workers
+from pskem.estimators._dask import lazily
 from pskem.estimators._deciding import NoReferenceError
-from pskem.estimators._input import TakesGaps, checked_weights, counted_rows, validated
+from pskem.estimators._input import (
+    TakesGaps,
+    check_in_memory,
+    checked_weights,
+    counted_rows,
+    validated,
+)
 from pskem.imputation import impute
 from pskem.model import Block, InformationCriteria, Model
 from pskem.structures import FloatArray
@@ -34,6 +41,7 @@ class FittedModel(TakesGaps):
     def blocks_(self) -> list[Block]:
         return list(self.model_.blocks)
 
+    @lazily()
     def score_samples(self, X: Any) -> FloatArray:
         """Log density of each sample under the whole model, log p(x).
 
@@ -50,6 +58,7 @@ class FittedModel(TakesGaps):
         with workers(self.n_jobs) as parallel_map:
             return self.model_.log_density(X, parallel_map)
 
+    @lazily(dtype=bool)
     def is_outlier(self, X: Any, share: float = 0.01) -> NDArray[np.bool_]:
         """Whether samples are less probable than a share of reference samples.
 
@@ -156,6 +165,7 @@ class FittedModel(TakesGaps):
         raise NotImplementedError
 
     def _criteria(self, X: Any, y: Any, sample_weight: Any) -> InformationCriteria:
+        check_in_memory(X)
         log_likelihood = self._log_likelihood(X, y)
         n = len(log_likelihood)
         weights = np.ones(n) if sample_weight is None else checked_weights(sample_weight, n)

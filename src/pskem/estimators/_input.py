@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, validate_data
 
 from pskem import checks
+from pskem.clusters import is_dask
 from pskem.estimators._columns import (
     ColumnCode,
     about_infinity,
@@ -27,11 +29,22 @@ __all__ = [
     "accept",
     "accept_labelled",
     "all_or_nothing",
+    "check_in_memory",
     "checked_weights",
     "counted_rows",
     "labels_of",
     "validated",
 ]
+
+
+def check_in_memory(X: Any) -> None:
+    """Refuse a table that is read piece by piece."""
+    if hasattr(X, "pieces") or is_dask(X):
+        kind = "collection of Dask's" if is_dask(X) else type(X).__name__
+        raise ValueError(
+            f"A {kind} is read piece by piece, which fit of SharedKernelClassifier and"
+            " SharedKernelDensity can do. Give an array or a data frame here."
+        )
 
 
 def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
@@ -40,6 +53,7 @@ def accept(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     With ``reset`` the estimator learns the number and the names of the columns, and which of them
     are categories; without, they must be as it knows them.
     """
+    check_in_memory(X)
     check_frame(X)
     try:
         return _accept(estimator, X, *y, reset=reset)
@@ -140,8 +154,12 @@ def labels_of(y: Any, marker: Any) -> tuple[Any, NDArray[np.bool_] | None]:
         return y, None
     values = _label_objects(y)
     gaps = None if values is None else _unlabelled(values, marker)
-    if values is None or gaps is None or not gaps.any():
+    if values is None or gaps is None:
         return y, None
+    if not gaps.any():
+        # Numbers among objects, as where other parts of a stream have gaps.
+        numbers = all(isinstance(value, Integral) for value in values)
+        return (np.array(values.tolist()) if numbers and len(values) else y), None
     if gaps.all():
         raise ValueError("y has no class at all; a classifier needs samples of known classes.")
     known = values[~gaps].tolist()

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
+from pskem.clusters import is_dask
+from pskem.estimators._dask import lazily, share_right
 from pskem.estimators._deciding import Decisions, decide, estimate_priors, in_class_order
-from pskem.estimators._input import TakesGaps, checked_weights, labels_of
+from pskem.estimators._input import TakesGaps, check_in_memory, checked_weights, labels_of
 from pskem.structures import FloatArray
 
 __all__ = ["PosteriorMixin"]
@@ -27,6 +29,7 @@ class PosteriorMixin(TakesGaps):
     def predict_log_proba(self, X: Any) -> FloatArray:
         raise NotImplementedError
 
+    @lazily(per_class=True)
     def predict_proba(self, X: Any) -> FloatArray:
         """Posterior probabilities of the classes.
 
@@ -41,6 +44,7 @@ class PosteriorMixin(TakesGaps):
         """
         return np.exp(self.predict_log_proba(X))
 
+    @lazily(dtype=None)
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each sample.
 
@@ -87,8 +91,10 @@ class PosteriorMixin(TakesGaps):
         """
         from sklearn.metrics import accuracy_score
 
-        found = self.predict(X)
         marker = getattr(getattr(self, "estimator", None) or self, "unlabelled", None)
+        if is_dask(X):
+            return share_right(self, X, y, sample_weight, marker)
+        found = self.predict(X)
         y, known = labels_of(y, marker)
         if known is None:
             return float(accuracy_score(y, found, sample_weight=sample_weight))
@@ -123,6 +129,7 @@ class PosteriorMixin(TakesGaps):
         .. [1] M. Saerens, P. Latinne and C. Decaestecker, "Adjusting the Outputs of a Classifier to
            New a Priori Probabilities", Neural Computation, 2002.
         """
+        check_in_memory(X)
         return estimate_priors(self.predict_log_proba(X), self.class_prior_)
 
     def with_priors(self, priors: Any) -> Self:
@@ -184,6 +191,7 @@ class PosteriorMixin(TakesGaps):
         ----------
         .. [1] C. K. Chow, "On Optimum Recognition Error and Reject Tradeoff", 1970.
         """
+        check_in_memory(X)
         checks.check_real("min_proba", min_proba, 0.0, 1.0)
         least = float(min_proba)
         if cost is not None:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from pskem import checks
 from pskem.engine import workers
 from pskem.estimators._columns import is_missing
+from pskem.estimators._dask import lazily
 from pskem.estimators._fitted import FittedModel
 from pskem.estimators._input import validated
 from pskem.estimators._posterior import PosteriorMixin
@@ -67,6 +68,7 @@ class ModelPredictor(FittedModel, PosteriorMixin):
     def temperature_(self) -> float:
         return self.model_.temperature
 
+    @lazily(per_class=True, per_block=True)
     def block_log_likelihood(self, X: Any) -> FloatArray:
         """Log likelihood of each class under each block, log q_rj(x_r).
 
@@ -84,6 +86,7 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         with workers(self.n_jobs) as parallel_map:
             return self.model_.log_likelihood(X, parallel_map)
 
+    @lazily(per_class=True)
     def class_log_likelihood(self, X: Any) -> FloatArray:
         """Log likelihood of each class, log p(x|c=j).
 
@@ -100,6 +103,7 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         with workers(self.n_jobs) as parallel_map:
             return self.model_.first_view.log_likelihood(X, parallel_map).sum(axis=1)
 
+    @lazily(per_class=True)
     def predict_joint_log_proba(self, X: Any) -> FloatArray:
         """Joint log density of each class and the sample, log p(c=j) + log p(x|c=j).
 
@@ -115,6 +119,7 @@ class ModelPredictor(FittedModel, PosteriorMixin):
         """
         return self.model_.joint(self.block_log_likelihood(X))
 
+    @lazily(per_class=True)
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log posterior probabilities of the classes.
 

@@ -18,6 +18,8 @@ from pskem.blocks import partition_features
 from pskem.estimators._classifier import SharedKernelClassifier
 from pskem.structures import STRUCTURES, FloatArray
 from pskem.training import (
+    NO_PAGE,
+    Page,
     Settings,
     Shrinkage,
     suggest_n_components,
@@ -256,20 +258,27 @@ def search(
     attempt: Callable[[Candidate], Trial],
     deadline: float,
     observe: Callable[[Trial, int, int], None] = lambda trial, done, left: None,
+    page: Page = NO_PAGE,
 ) -> list[Trial]:
     """Trials of candidates until the time is used up, the best first.
 
     The first candidate is always tried; one that by its cost would take too long is left out. A
     cost of 0 is one that is not known. The deadline is one of ``time.monotonic``. ``observe`` sees
-    each trial, how many candidates have been seen to and how many are left.
+    each trial, how many candidates have been seen to and how many are left. Trials that the page
+    has are not made again, and their time is used up.
     """
     trials: list[Trial] = []
     rate = 0.0  # seconds per unit of cost; for small costs this is mostly overhead
     for i, candidate in enumerate(candidates):
         price = cost(candidate)
-        if trials and time.monotonic() + rate * price > deadline:
+        trial = page.get(f"trial {i}")
+        if trial is not None:
+            deadline -= trial.seconds
+        elif trials and time.monotonic() + rate * price > deadline:
             continue
-        trial = attempt(candidate)
+        else:
+            trial = attempt(candidate)
+            page.put(f"trial {i}", trial)
         rate = trial.seconds / price if price else rate
         trials.append(trial)
         observe(trial, i + 1, len(candidates) - i - 1)

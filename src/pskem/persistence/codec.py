@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import reprlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.persistence.arrays import PLAIN_KINDS, CodecError, layout_of, with_layout
-from pskem.persistence.types import VALUES, field_names, known_name, known_type
+from pskem.persistence.arrays import PLAIN_KINDS, CodecError, arranged, with_layout
+from pskem.persistence.limits import check_keys
+from pskem.persistence.types import COPIED, VALUES, field_names, known_name, known_type
 
 #: None, bool, int, str, finite float, list of trees, or {tag: ...} for everything else.
 Tree = Any
@@ -47,6 +49,7 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
     if kind is tuple:
         return {"tuple": [inner(part, f"[{i}]") for i, part in enumerate(value)]}
     if kind is dict:
+        check_keys(value)
         return {"dict": [[inner(k, ".key"), inner(v, f"[{k!r}]")] for k, v in value.items()]}
     if kind is slice:
         return {"slice": [inner(p, ".part") for p in (value.start, value.stop, value.step)]}
@@ -58,8 +61,8 @@ def encode(value: Any, arrays: list[NDArray[Any]], where: str = "model", depth: 
     if isinstance(value, np.generic) and value.dtype.kind in PLAIN_KINDS:
         return {"scalar": _append(np.asarray(value), arrays)}
     if kind is np.ndarray and value.dtype.kind in PLAIN_KINDS:
-        strides = layout_of(value)
-        place = {"array": _append(value, arrays)}
+        written, strides = arranged(value)
+        place = {"array": _append(written, arrays)}
         return place if strides is None else {**place, "strides": strides}
     if kind is np.ndarray and value.dtype == object:
         parts = [inner(part, f"[{i}]") for i, part in enumerate(value.ravel().tolist())]
@@ -126,13 +129,15 @@ def decode(tree: Tree, arrays: Arrays, depth: int = 0) -> Any:
     if isinstance(tree, list):
         return [inner(part) for part in tree]
     if not isinstance(tree, dict) or not tree:
-        raise CodecError(f"it holds {str(tree)[:60]!r}")
+        raise CodecError(f"it holds {reprlib.repr(tree)}")
     tag, content = next(iter(tree.items()))
     match tag:
         case "tuple":
             return tuple(inner(part) for part in content)
         case "dict":
-            return {inner(key): inner(value) for key, value in content}
+            keys = [inner(key) for key, _ in content]
+            check_keys(keys)
+            return dict(zip(keys, (inner(value) for _, value in content), strict=True))
         case "slice":
             return slice(*(inner(part) for part in content))
         case "float" if content in ("nan", "inf", "-inf"):
@@ -156,15 +161,18 @@ def decode(tree: Tree, arrays: Arrays, depth: int = 0) -> Any:
             return _estimator(content, {key: inner(part) for key, part in tree["state"].items()})
         case _ if tag in VALUES:
             state = {name: inner(part) for name, part in content.items()}
-            if set(state) == set(field_names(VALUES[tag])):
-                return VALUES[tag](**state)
-            raise CodecError(f"it holds a {tag} with {', '.join(sorted(state))}")
-    raise CodecError(f"it holds {tag!r}: {str(content)[:60]!r}, which is unknown")
+            if set(state) != set(field_names(VALUES[tag])):
+                raise CodecError(f"it holds a {tag} with {reprlib.repr(sorted(state))}")
+            for name, kinds in COPIED.get(tag, {}).items():
+                if not isinstance(state[name], kinds):
+                    raise CodecError(f"it holds a {tag} with {name} of another kind")
+            return VALUES[tag](**state)
+    raise CodecError(f"it holds {reprlib.repr(tag)}: {reprlib.repr(content)}, which is unknown")
 
 
 def _take(index: Any, arrays: Arrays) -> NDArray[Any]:
     if type(index) is not int or not 0 <= index < len(arrays):
-        raise CodecError(f"it refers to array {index!r} of {len(arrays)}")
+        raise CodecError(f"it refers to array {reprlib.repr(index)} of {len(arrays)}")
     array, arrays[index] = arrays[index], None
     if array is None:
         raise CodecError(f"it refers to array {index} twice")
@@ -174,7 +182,7 @@ def _take(index: Any, arrays: Arrays) -> NDArray[Any]:
 def _random_state(content: Any, arrays: Arrays) -> np.random.RandomState:
     index, position, has_gauss, gauss = content
     if position not in range(625) or has_gauss not in (0, 1):
-        raise CodecError(f"it holds a random state at position {position!r}")
+        raise CodecError(f"it holds a random state at position {reprlib.repr(position)}")
     state = np.random.RandomState()
     state.set_state(("MT19937", _take(index, arrays), int(position), int(has_gauss), float(gauss)))
     return state
@@ -183,13 +191,15 @@ def _random_state(content: Any, arrays: Arrays) -> np.random.RandomState:
 def _estimator(name: Any, state: dict[str, Any]) -> Any:
     cls = known_type(name) if isinstance(name, str) else None
     if cls is None:
-        raise CodecError(f"it holds a {name!r}, which is not among the known estimators")
+        raise CodecError(f"it holds a {reprlib.repr(name)}, which is not a known estimator")
     _check_estimator(name, state, "it")
+    parameters = inspect.signature(cls).parameters.values()
+    missing = [parameter for parameter in parameters if parameter.name not in state]
     # Parameters that a later version of scikit-learn added get their defaults.
-    for parameter in inspect.signature(cls).parameters.values():
-        if parameter.name not in state and parameter.default is parameter.empty:
+    for parameter in missing:
+        if parameter.default is parameter.empty or len(missing) > len(parameters) / 2:
             raise CodecError(f"it holds a {name} without {parameter.name}")
-        state.setdefault(parameter.name, parameter.default)
+        state[parameter.name] = parameter.default
     estimator: Any = object.__new__(cls)
     vars(estimator).update(state)
     return estimator

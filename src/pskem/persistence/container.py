@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import json
 import platform
+import re
+import reprlib
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 from pskem.files import atomic_write, check_kind, check_place
 from pskem.persistence.arrays import CodecError, from_bytes, to_bytes
 from pskem.persistence.codec import Tree, decode, encode
+from pskem.persistence.limits import check_count, check_members, check_text
 from pskem.persistence.types import known_name, stands_alone
 from pskem.version import __version__
 
@@ -56,6 +60,10 @@ MANIFEST = "pskem-model.json"
 DIGEST_LENGTH = 64
 #: Set in the flags of a member that is encrypted.
 ENCRYPTED = 0x1
+#: Some letters that are not ASCII, in UTF-8.
+OTHERS = re.compile(rb"(?:[\xc0-\xff][\x80-\xbf]*){1,1000}")
+#: Characters of what a message says of a file that is not valid: the file may have chosen them.
+LONGEST_REASON = 300
 
 
 class ModelFileError(ValueError):
@@ -214,24 +222,29 @@ def read_header(path: Any) -> Header:
 
 def _open(path: Any) -> tuple[Header, Tree, zipfile.ZipFile]:
     """The header, the tree of the model and the archive of a file whose digest is right."""
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"There is no model file {path}.") from None
-    except IsADirectoryError:
-        raise ModelFileError(f"{path} is a folder, not a model file.") from None
-    if not _is_model(io.BytesIO(content)):
+    file = Path(path)
+    if not file.exists():
+        raise FileNotFoundError(f"There is no model file {path}.")
+    if not file.is_file():  # a device may never end
+        kind = "folder" if file.is_dir() else "device or a pipe"
+        raise ModelFileError(f"{path} is a {kind}, not a model file.")
+    if not _is_model(file.open("rb")):
         raise ModelFileError(f"{path} is not a model file of pskem.")
-    body, digest = content[:-DIGEST_LENGTH], content[-DIGEST_LENGTH:]
+    content = file.read_bytes()
+    body, digest = memoryview(content)[:-DIGEST_LENGTH], content[-DIGEST_LENGTH:]
     if _digest(body) != digest:
         raise ModelFileError(
             f"{path} is damaged: its checksum is wrong, so it was truncated or altered. Save the"
             " model again, or take another copy."
         )
     with _refusing(path):
+        check_count(content)
         archive = zipfile.ZipFile(io.BytesIO(content))
         _check_members(archive)
-        manifest = json.loads(archive.read(MANIFEST))
+        text = archive.read(MANIFEST).decode("ascii", "pskem.as_numbers")
+        check_text(text, archive.getinfo(MANIFEST).file_size, len(content))
+        manifest = json.loads(text)
+        del text
         version = manifest["format_version"]
     if type(version) is int and version > FORMAT_VERSION:
         raise ModelFileError(
@@ -241,6 +254,19 @@ def _open(path: Any) -> tuple[Header, Tree, zipfile.ZipFile]:
     with _refusing(path):
         _check_manifest(manifest)
     return Header(version, manifest["versions"], manifest["metadata"]), manifest["model"], archive
+
+
+def _as_numbers(error: UnicodeError) -> tuple[str, int]:
+    """Letters of a text of JSON that are not ASCII, as numbers, and where they end."""
+    assert isinstance(error, UnicodeDecodeError)
+    found = OTHERS.match(error.object, error.start)
+    if found is None:
+        raise error
+    return json.dumps(found[0].decode())[1:-1], found.end()
+
+
+#: One such letter would make the whole text take four bytes for each.
+codecs.register_error("pskem.as_numbers", _as_numbers)
 
 
 def _is_model(stream: BinaryIO) -> bool:
@@ -261,14 +287,15 @@ def _check_members(archive: zipfile.ZipFile) -> None:
         stored = member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & ENCRYPTED
         if not stored or member.file_size != member.compress_size:
             raise CodecError(f"{member.filename} is compressed or encrypted")
+    check_members(archive, members)
 
 
 def _check_manifest(manifest: dict[str, Any]) -> None:
     if set(manifest) != {"format_version", "versions", "metadata", "model"}:
-        raise CodecError(f"its manifest has the parts {', '.join(sorted(manifest))}")
+        raise CodecError(f"its manifest has the parts {reprlib.repr(sorted(manifest))}")
     version, versions = manifest["format_version"], manifest["versions"]
     if type(version) is not int or version < 1:
-        raise CodecError(f"its format version is {version!r}")
+        raise CodecError(f"its format version is {reprlib.repr(version)}")
     texts = isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values())
     if not texts or not isinstance(manifest["metadata"], dict):
         raise CodecError("its versions or its metadata are not what they should be")
@@ -280,11 +307,11 @@ def _refusing(path: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = str(error).rstrip(".")
+        reason = str(error)[:LONGEST_REASON].rstrip(".")
         raise ModelFileError(f"{path} is not a valid model file: {reason}.") from None
 
 
-def _digest(body: bytes) -> bytes:
+def _digest(body: bytes | memoryview) -> bytes:
     return hashlib.sha256(body).hexdigest().encode()
 
 

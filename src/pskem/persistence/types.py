@@ -7,13 +7,36 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from pskem import starts, structures
-from pskem.engine import Coordinates, Health, Kernels, Pull, Statistics, Step, Summary
-from pskem.estimators import ColumnCode
+from pskem.engine import (
+    Coordinates,
+    Frame,
+    Health,
+    Kernels,
+    Moments,
+    Pull,
+    Running,
+    Statistics,
+    Step,
+    Summary,
+)
+from pskem.estimators import Candidate, ColumnCode, Trial
 from pskem.margins import Margins, Power, Quantiles
 from pskem.model import Block, Model, Sharing
 from pskem.recoding import Indicators, Mapped, Recoding, Steps, Turn
-from pskem.training import Refined, Shrinkage, State, Verdict
+from pskem.training import (
+    Pages,
+    Refined,
+    Shrinkage,
+    State,
+    Stepwise,
+    Stream,
+    Verdict,
+    Watch,
+    Window,
+)
 
 #: Immutable values of ours that fitted models and trainings hold, by their names.
 VALUES: dict[str, type[Any]] = {
@@ -21,27 +44,69 @@ VALUES: dict[str, type[Any]] = {
     for kind in (
         *(
             Block,
+            Candidate,
             ColumnCode,
             Coordinates,
+            Frame,
             Health,
             Indicators,
             Kernels,
             Mapped,
             Margins,
             Model,
+            Moments,
+            Pages,
             Power,
             Pull,
             Quantiles,
             Recoding,
             Refined,
+            Running,
             Sharing,
             Shrinkage,
             State,
             Statistics,
+            Stepwise,
+            Stream,
         ),
-        *(Step, Steps, Summary, Turn, Verdict, starts.Start, *map(type, starts.STARTS.values())),
+        *(
+            Step,
+            Steps,
+            Summary,
+            Trial,
+            Turn,
+            Verdict,
+            Watch,
+            Window,
+            structures.SecondMoments,
+            starts.Start,
+            *map(type, starts.STARTS.values()),
+        ),
         *(structures.Categorical, structures.Gaussians, *map(type, structures.STRUCTURES.values())),
     )
+}
+
+#: Fields that are copied when a value is made, and what they must be: NumPy would make an array of
+#: a list, as wide as its longest text.
+COPIED: dict[str, dict[str, Any]] = {
+    "Block": {
+        "features": np.ndarray,
+        "kernels": Kernels,
+        "coordinates": Coordinates,
+        "allowed": np.ndarray,
+    },
+    "Coordinates": dict.fromkeys(Coordinates._fields, np.ndarray),
+    "Kernels": dict.fromkeys(Kernels._fields, np.ndarray),
+    "Margins": {"maps": tuple},
+    "Model": {
+        **dict.fromkeys(("classes", "priors", "block_weights"), np.ndarray),
+        "blocks": tuple,
+        "shift": np.ndarray | None,
+        "sharing": Sharing | None,
+        "views": tuple | None,
+    },
+    "Recoding": {"parts": tuple},
+    "Sharing": dict.fromkeys(Sharing._fields, np.ndarray),
 }
 
 _MODULES = {
@@ -92,7 +157,7 @@ def known_name(value: Any) -> str | None:
 
 def stands_alone(value: Any) -> bool:
     """Whether a file may hold this and nothing around it: an estimator, a model, a training."""
-    return known_name(value) is not None or type(value) in (Model, Refined, State)
+    return known_name(value) is not None or type(value) in (Model, Pages, Refined, State)
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:

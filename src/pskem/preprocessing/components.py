@@ -24,12 +24,24 @@ from pskem.training import (
     representative,
 )
 
-__all__ = ["IndependentComponents"]
+__all__ = ["IndependentComponents", "least_spread"]
 
 #: Rows of a product.
 ROWS = 256
 #: Deviations from the mean, in standard deviations, are cut off here, so that sums stay finite.
 FARTHEST = 1e100
+#: What features may vary by: of others, the components or their limits are not finite.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-200, 1e200
+
+
+def least_spread(X: FloatArray, scale: FloatArray) -> float:
+    """Standard deviation of X / scale along any direction that cannot be rounding alone.
+
+    Far from zero, values are rounded by more than one would think of their spread. X (n, M); scale
+    (M,), infinite for features that do not vary.
+    """
+    rounding = np.linalg.norm(np.abs(X).max(axis=0) / scale)
+    return float(np.finfo(X.dtype).eps * (10.0 * X.shape[1] + 2.0 * rounding))
 
 
 class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -116,6 +128,13 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             n, M = X.shape
             source = ArraySource([X.T], np.array([0, n]), serial_map)
             ((shift, scale),) = measure(source)
+            extreme = (scale < SMALLEST_SCALE) | (scale > LARGEST_SCALE)
+            if extreme.any():
+                raise ValueError(
+                    f"Feature(s) {', '.join(map(str, np.flatnonzero(extreme)[:10]))} of X vary by"
+                    f" {scale[extreme][0]:.3g}; between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g} is"
+                    " accepted. Rescale the features."
+                )
             Z = np.subtract(X, shift, dtype=np.float64) / scale
             offset = Z.mean(axis=0)  # what rounding left of the mean
             Z -= offset
@@ -124,7 +143,7 @@ class IndependentComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             Z *= varies
             _, spectrum, axes = np.linalg.svd(np.linalg.qr(Z, mode="r"), full_matrices=False)
             spread = spectrum / np.sqrt(n)
-            rank = int((spread > 10.0 * M * float(np.finfo(X.dtype).eps)).sum())
+            rank = int((spread > least_spread(X, np.where(varies, scale, np.inf))).sum())
             if rank == 0:
                 raise ValueError(
                     f"IndependentComponents needs features that vary, but X has the same {M}"

@@ -4,5 +4,6 @@ from pskem.tables.base import *
 from pskem.tables.columns import *
 from pskem.tables.encoding import *
 from pskem.tables.reading import *
+from pskem.tables.stored import *
 from pskem.tables.text import *
 from pskem.tables.writing import *

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["ReadOptions", "Reader", "TableError", "check_unique", "spoken"]
+__all__ = [
+    "NoRowsError",
+    "ReadOptions",
+    "Reader",
+    "TableError",
+    "check_unique",
+    "repeated",
+    "spoken",
+]
 
 
 class TableError(ValueError):
     """A table cannot be read or used."""
+
+
+class NoRowsError(TableError):
+    """A table has columns and no rows."""
 
 
 class ReadOptions(NamedTuple):
@@ -30,6 +43,11 @@ def spoken(source: str) -> str:
 
 def check_unique(source: str, names: list[str]) -> None:
     """Refuse duplicate column names."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise TableError(f"{spoken(source)} has several columns called {twice[0]!r}.")
+    twice = repeated(names)
+    if twice is not None:
+        raise TableError(f"{spoken(source)} has several columns called {twice!r}.")
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """The first name, by the alphabet, that is there more than once; None if there is none."""
+    return min((name for name, n in Counter(names).items() if n > 1), default=None)

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pskem.preprocessing import IndependentComponents, paper_features
+from pskem.preprocessing import IndependentComponents, least_spread, paper_features
+from pskem.structures import FloatArray
 from pskem.tables.base import TableError
 from pskem.tables.columns import Columns
 
@@ -22,7 +23,9 @@ __all__ = [
     "indicator_encoder",
     "keeps_columns",
     "make_encoder",
+    "scale_of",
     "scaler_of",
+    "selected_columns",
     "unknown_allowed",
     "unknown_categories",
 ]
@@ -66,10 +69,10 @@ def make_encoder(
         return Pipeline([("columns", _select_columns(columns))])
     from sklearn.decomposition import PCA
 
-    steps = list(indicator_encoder(columns).steps)
-    if pca is not None:
-        steps.append(("pca", PCA(pca, svd_solver="full")))
-    return Pipeline([*steps, *unmix])
+    if pca is None:  # independent components scale by themselves, and know what rounding is
+        return Pipeline([("columns", _encode_columns(columns)), *unmix])
+    steps = indicator_encoder(columns).steps
+    return Pipeline([*steps, ("pca", PCA(pca, svd_solver="full")), *unmix])
 
 
 def indicator_encoder(columns: Columns, scaler: Any = None) -> Pipeline:
@@ -98,22 +101,42 @@ def keeps_columns(encoder: Pipeline) -> bool:
 def fit_encoder(encoder: Pipeline, X: Any) -> tuple[Pipeline, Any]:
     """Fit a copy of an encoder to a data frame; returns it and the features.
 
-    More principal components than there can be are refused.
+    More principal components than there can be, or than are more than rounding, are refused.
     """
     fitted = clone(encoder)
     names = list(fitted.named_steps)
     if "pca" not in names:
         return fitted, fitted.fit_transform(X)
     place = names.index("pca")
-    features, pca = fitted[:place].fit_transform(X), fitted[place]
+    scaled = names[place - 1] == "scale"
+    numbers = fitted[: place - scaled].fit_transform(X)
+    features = fitted["scale"].fit_transform(numbers) if scaled else numbers
+    pca = fitted[place]
     n_rows, n_features = features.shape
-    if pca.n_components > min(n_rows, n_features):
+    most = min(n_rows - 1, n_features)  # their mean takes one
+    if pca.n_components > most:
         raise TableError(
             f"{pca.n_components:,} principal components were asked for, but {n_rows:,} row(s) of"
-            f" {n_features:,} feature(s) have {min(n_rows, n_features):,} at most. Ask for fewer"
-            " (--pca), or use more rows."
+            f" {n_features:,} feature(s) have {most:,} at most. Ask for fewer (--pca), or use more"
+            " rows."
         )
-    return fitted, np.asarray(fitted[place:].fit_transform(features))
+    components = pca.fit_transform(features)
+    if scaled:
+        _check_spread(numbers, fitted["scale"], pca)
+    rest = fitted[place + 1 :]
+    return fitted, np.asarray(rest.fit_transform(components) if len(rest) else components)
+
+
+def _check_spread(numbers: FloatArray, scaler: Any, pca: Any) -> None:
+    """Refuse principal components (C,) of numbers (n, M) that are nothing but rounding."""
+    scale = np.where(scaler.var_ > 0.0, scaler.scale_, np.inf)
+    rank = int((np.sqrt(pca.explained_variance_) > least_spread(numbers, scale)).sum())
+    if rank < pca.n_components:
+        raise TableError(
+            f"{pca.n_components:,} principal components were asked for, but the"
+            f" {numbers.shape[1]:,} feature(s) have {rank:,} that are more than rounding: some"
+            " follow from others. Ask for fewer (--pca)."
+        )
 
 
 def encode(encoder: Pipeline, X: Any) -> Any:
@@ -128,6 +151,31 @@ def unknown_allowed() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         yield
+
+
+def selected_columns(columns: Columns, n: Any, mean: Any, variance: Any) -> Any:
+    """Fitted selection of columns whose numbers have these means and variances, (M,) each.
+
+    n : how many values there are of each
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame({name: [0.0] for name in columns.numeric})
+    for name in columns.categorical:
+        frame[name] = pd.Series([""], dtype=object)
+    selection = _select_columns(columns).fit(frame)
+    if columns.numeric:
+        scaler = selection.named_transformers_[NUMBERS]
+        scaler.mean_, scaler.var_, scaler.scale_ = mean, variance, scale_of(mean, variance)
+        scaler.n_samples_seen_ = n.astype(np.int64)
+    return selection
+
+
+def scale_of(mean: Any, variance: Any) -> Any:
+    """What numbers are divided by, (M,): their standard deviation, or 1 if they do not vary."""
+    spread = np.sqrt(variance)
+    constant = spread <= 10.0 * np.finfo(np.float64).eps * np.abs(mean)
+    return np.where(constant, 1.0, spread)
 
 
 def _select_columns(columns: Columns) -> Any:

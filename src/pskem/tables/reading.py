@@ -13,15 +13,18 @@ import pandas as pd
 
 from pskem.datasets import CATALOGUE, LOADERS
 from pskem.datasets.readers import FormatError, read_arff
-from pskem.tables.base import Reader, ReadOptions, TableError, check_unique, spoken
+from pskem.tables.base import NoRowsError, Reader, ReadOptions, TableError, check_unique, spoken
 from pskem.tables.text import COMPRESSED, SEPARATORS, text_reader
 
 __all__ = [
+    "ARROW",
     "EMBEDDED",
+    "IN_PARTS",
     "PARQUET",
     "ROWS",
     "TARGET",
     "find_reader",
+    "from_arrow",
     "is_named",
     "is_text",
     "read_parts",
@@ -30,6 +33,7 @@ __all__ = [
 ]
 
 PARQUET = (".parquet", ".pq")
+ARROW = (".arrow", ".feather")
 #: Small data sets that come with scikit-learn.
 EMBEDDED = ("digits", "iris", "wine", "breast_cancer")
 NAMED = (*EMBEDDED, *CATALOGUE)
@@ -37,6 +41,9 @@ NAMED = (*EMBEDDED, *CATALOGUE)
 TARGET = "class"
 #: Rows that are read at a time, unless the caller says otherwise.
 ROWS = 20_000
+#: How a Parquet file is opened that is read in parts: a buffer for each column that is read, of
+#: so many bytes, and not all columns of a row group at once.
+IN_PARTS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**18}
 #: Types of whole numbers, by the names that pandas has for them.
 WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
 
@@ -108,7 +115,7 @@ def read_parts(
         reason = " ".join(str(error).split()) or type(error).__name__
         raise TableError(f"{name} cannot be read: {reason}") from error
     if n_rows == 0:
-        raise TableError(f"{name} has no rows.")
+        raise NoRowsError(f"{name} has no rows.")
 
 
 def find_reader(source: str) -> Reader:
@@ -119,6 +126,9 @@ def find_reader(source: str) -> Reader:
         raise TableError(f"There is no file {source}{known}.")
     if Path(source).is_dir():
         raise TableError(f"{source} is a folder; name a file.")
+    whole = Path(source).is_file() or (Path(source).is_fifo() and suffix in SEPARATORS)
+    if source != "-" and not whole:  # a device may never end
+        raise TableError(f"{source} is a device or a pipe; name a file, or - for CSV on stdin.")
     compressed = source.lower().endswith(tuple(COMPRESSED))
     if suffix not in READERS or (compressed and suffix not in SEPARATORS):
         raise TableError(
@@ -132,22 +142,37 @@ def find_reader(source: str) -> Reader:
 def _parquet(source: str, wanted: ReadOptions) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(source) as file:
+    with pq.ParquetFile(source, **({} if wanted.rows is None else IN_PARTS)) as file:
         check_unique(source, file.schema_arrow.names)
         if wanted.rows is None:
-            yield _from_arrow(file.read(), wanted)
+            yield from_arrow(file.read(), wanted.verbatim)
             return
         for batch in file.iter_batches(batch_size=wanted.rows):
-            yield _from_arrow(batch, wanted)
+            yield from_arrow(batch, wanted.verbatim)
 
 
-def _from_arrow(table: Any, wanted: ReadOptions) -> Any:
+def _arrow(source: str, wanted: ReadOptions) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with pa.memory_map(source) as file:
+        reader = pa.ipc.open_file(file)
+        check_unique(source, reader.schema.names)
+        if wanted.rows is None:
+            yield from_arrow(reader.read_all(), wanted.verbatim)
+            return
+        for i in range(reader.num_record_batches):
+            batch = reader.get_batch(i)
+            for low in range(0, batch.num_rows, wanted.rows):
+                yield from_arrow(batch.slice(low, wanted.rows), wanted.verbatim)
+
+
+def from_arrow(table: Any, verbatim: Collection[str] = ()) -> Any:
     """Convert to a data frame; integers stay integers beside missing values."""
     import pyarrow as pa
 
     whole = {getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in WHOLE}
     frame = table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
-    for name in wanted.verbatim:
+    for name in verbatim:
         if name in frame.columns:  # with its own type, whatever a part of its rows holds
             frame[name] = table.column(name).to_pandas(types_mapper=pd.ArrowDtype)
     unnamed = [name for name in frame.columns if re.fullmatch(r"__index_level_\d+__", name)]
@@ -165,6 +190,7 @@ def _arff(source: str, wanted: ReadOptions) -> Iterator[Any]:
 READERS: dict[str, Reader] = {
     **{suffix: text_reader(separator) for suffix, separator in SEPARATORS.items()},
     **dict.fromkeys(PARQUET, _parquet),
+    **dict.fromkeys(ARROW, _arrow),
     ".arff": _arff,
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from pandas.api.types import is_numeric_dtype
 
 from pskem.files import replacing
 from pskem.tables.base import TableError
@@ -14,6 +17,9 @@ from pskem.tables.reading import PARQUET
 from pskem.tables.text import SEPARATORS
 
 __all__ = ["check_output", "write_parts"]
+
+#: What spreadsheets take for the beginning of a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def check_output(path: str | None) -> None:
@@ -26,23 +32,52 @@ def check_output(path: str | None) -> None:
         )
 
 
-def write_parts(parts: Iterable[Any], path: str | None) -> None:
-    """Write data frames one below the other, or as CSV to stdout."""
+def write_parts(parts: Iterable[Any], path: str | None, safe: bool = False) -> None:
+    """Write data frames one below the other, or as CSV to stdout.
+
+    With ``safe``, texts are quoted, and begin with an apostrophe if a spreadsheet would take them
+    for formulas.
+    """
     check_output(path)
+    if safe:
+        if path is not None and Path(path).suffix.lower() not in SEPARATORS:
+            raise TableError(f"{path} is no CSV or TSV file; in others no text is a formula.")
+        parts = map(_without_formulas, parts)
+    quoting = csv.QUOTE_NONNUMERIC if safe else csv.QUOTE_MINIMAL  # which forgets about CR
     suffix = "" if path is None else Path(path).suffix.lower()
     if path is None:
-        _write_text(parts, sys.stdout, ",")
+        _write_text(parts, sys.stdout, ",", quoting)
     elif suffix in SEPARATORS:
         with replacing(path, "w", newline="", encoding="utf-8") as stream:
-            _write_text(parts, stream, SEPARATORS[suffix])
+            _write_text(parts, stream, SEPARATORS[suffix], quoting)
     else:
         with replacing(path, "wb") as stream:
             _write_parquet(parts, stream)
 
 
-def _write_text(parts: Iterable[Any], stream: Any, separator: str) -> None:
+def _without_formulas(frame: Any) -> Any:
+    texts = {
+        name: column.map(_no_formula)
+        for name, column in frame.items()
+        if not is_numeric_dtype(column)
+    }
+    return frame.assign(**texts).set_axis([_no_formula(name) for name in frame.columns], axis=1)
+
+
+def _no_formula(value: Any) -> Any:
+    """The value, with an apostrophe before a text that begins as formulas do and is no number."""
+    if not isinstance(value, str) or not value.startswith(FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def _write_text(parts: Iterable[Any], stream: Any, separator: str, quoting: Any) -> None:
     for i, part in enumerate(parts):
-        part.to_csv(stream, sep=separator, header=i == 0, index=False)
+        part.to_csv(stream, sep=separator, header=i == 0, index=False, quoting=quoting)
 
 
 def _write_parquet(parts: Iterable[Any], stream: Any) -> None:

@@ -7,16 +7,27 @@ importing them takes longer than importing all of pskem. With an older scikit-le
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
+from numbers import Integral
 from typing import Any, ParamSpec, Self, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from pskem.model import Model
+from pskem.training._journal import Journal, Nowhere
 
-__all__ = ["CallbackSupportMixin", "FitTask", "caller_depth", "with_callbacks"]
+__all__ = [
+    "CallbackSupportMixin",
+    "FitTask",
+    "caller_depth",
+    "described",
+    "find_journal",
+    "with_callbacks",
+]
 
 
 class CallbackSupportMixin:
@@ -69,6 +80,25 @@ def with_callbacks(method: Callable[P, T]) -> Callable[P, T]:
         return result
 
     return fit
+
+
+def find_journal(estimator: Any, given: Any) -> Journal:
+    """Where a fit is written down: what was given for it, or one of the callbacks."""
+    if given is None:
+        callbacks = getattr(estimator, "_skl_callbacks", [])
+        given = next((one for one in callbacks if isinstance(one, Journal)), Nowhere())
+    if not isinstance(given, Journal):
+        raise TypeError(f"checkpoint={given!r} is not accepted: give pskem.Checkpoint(path).")
+    return given
+
+
+def described(estimator: Any) -> dict[str, str]:
+    """The parameters that decide what a fit ends with, as texts."""
+    given = {**estimator.get_params(deep=False), "n_jobs": None, "verbose": 0}
+    if not isinstance(estimator.random_state, Integral):
+        given["random_state"] = None  # the seed is drawn, and kept
+    with np.printoptions(threshold=sys.maxsize, precision=17):
+        return {name: repr(value) for name, value in given.items()}
 
 
 def caller_depth(estimator: BaseEstimator) -> int:

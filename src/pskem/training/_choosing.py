@@ -128,7 +128,7 @@ def choose(
 
 def _worth_trying(settings: Settings, samples: Samples, before: Model | None) -> bool:
     """Whether anything is open that parts of the samples can decide."""
-    if before is not None or not _undecided(settings):
+    if before is not None or samples.whole is not None or not _undecided(settings):
         return False
     told = samples.validation is not None or (samples.labels < 0).any()
     return not told and len(samples.classes) > 1

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from pskem.engine import second_moments
 from pskem.model import Block
 from pskem.structures import FloatArray
+from pskem.training._arranging import Data
 from pskem.training._loop import State
-from pskem.training._planning import Data, Plan
+from pskem.training._planning import Plan
 from pskem.training._refining import Refined
 
 __all__ = ["describe_ending", "troubles"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any, NamedTuple
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from pskem.engine import workers
@@ -14,6 +13,7 @@ from pskem.structures import FloatArray
 from pskem.training._callbacks import caller_depth
 from pskem.training._choosing import choose
 from pskem.training._holdout import reference_log_densities
+from pskem.training._journal import Journal, Page, mark_of
 from pskem.training._loop import State
 from pskem.training._observers import Observers, Watcher, observing
 from pskem.training._performing import Trained, better, perform, perform_again, plan_again
@@ -23,7 +23,7 @@ from pskem.training._refining import Refined
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples
 
-__all__ = ["Fitted", "fit_views"]
+__all__ = ["Fitted", "fit_views", "threads"]
 
 #: Cells of X below which passes are so short that threads would only wait for one another.
 FEW_CELLS = 300_000
@@ -44,6 +44,12 @@ class Fitted(NamedTuple):
     records: tuple[dict[str, Any], ...]
 
 
+def threads(settings: Settings, samples: Samples) -> int | None:
+    """Threads that are worth it for so many samples."""
+    few = samples.whole is None and samples.X.size < FEW_CELLS
+    return 1 if few else settings.n_jobs
+
+
 def fit_views(
     estimator: BaseEstimator,
     settings: Settings,
@@ -51,13 +57,11 @@ def fit_views(
     before: Model | None,
     seed: int,
     watch: Watcher | None,
+    journal: Journal,
 ) -> Fitted:
     """The model of the samples: one, or the product of several that were tried before."""
-    y: Any = samples.classes[samples.labels]  # as a callback may want it
-    if (samples.labels < 0).any():
-        y = np.where(samples.labels < 0, None, y.astype(object))
-    threads = 1 if samples.X.size < FEW_CELLS else settings.n_jobs
-    with workers(threads) as parallel_map:
+    with workers(threads(settings, samples)) as parallel_map:
+        journal.agree(lambda: mark_of(samples, parallel_map))
         with telling_of_trials(settings.verbose) as tell:
             choice = choose(settings, samples, before, seed, parallel_map, tell)
         if (settings.n_views or 1) > 1 and not choice.records:
@@ -73,11 +77,12 @@ def fit_views(
         models: list[Model] = []
         exponents: list[float] = []
         shown: Observers | None = None
-        for view in choice.views:
+        for v, view in enumerate(choice.views):
+            first, second = (Page(journal, f"view {v}, {part}: ") for part in ("some", "all"))
             plan = make_plan(view.settings, samples, before, seed, choice.maps)
-            with observing(estimator, plan, samples, y, watch, not fitted, depth=4) as observers:
+            with observing(estimator, plan, samples, watch, not fitted, depth=4) as observers:
                 shown = shown or observers
-                data, trained = perform(plan, samples, parallel_map, observers)
+                data, trained = perform(plan, samples, parallel_map, observers, page=first)
                 if references is None:
                     unseen = samples.validating(plan.held_out)
                     pairs = [] if unseen is None else [(trained.refined.best, unseen)]
@@ -86,7 +91,9 @@ def fit_views(
                     del data  # two copies of the samples would be one too many
                     plan = plan_again(view.settings, samples, trained, seed, choice.maps)
                     observers.go_on(plan, trained.run, trained.refined)
-                    data, again = perform_again(plan, samples, trained, parallel_map, observers)
+                    data, again = perform_again(
+                        plan, samples, trained, parallel_map, observers, second
+                    )
                     kept = better(trained, again, samples, parallel_map)
                     observers.end(data, again.run, again.refined, kept is again)
                     trained = kept

@@ -15,7 +15,7 @@ from pskem.structures import FloatArray
 from pskem.training._order import distinct
 from pskem.typicality import comparable_log_density
 
-__all__ = ["Verdict", "judge", "reference_log_densities", "seen_by_blocks"]
+__all__ = ["Verdict", "judge", "reference_log_densities", "seen_by_blocks", "to_compare"]
 
 
 class Verdict(NamedTuple):
@@ -106,17 +106,17 @@ def _comparable(
     """log p(x) of the different samples, and how much each counts."""
     X, labels, weights = unseen
     rows = distinct(X, labels, weights)
-    rows = rows.at(_to_compare(model, X[rows.places]))
+    rows = rows.at(to_compare(model, X[rows.places], ENOUGH))
     return comparable_log_density(model, X[rows.places], parallel_map), rows.counted
 
 
-def _to_compare(model: Model, X: FloatArray) -> NDArray[np.intp]:
-    """Rows of X that are enough: those without gaps, then pattern by pattern, as each costs.
+def to_compare(model: Model, X: FloatArray, enough: int) -> NDArray[np.intp]:
+    """So many rows of X at least: those without gaps, then pattern by pattern, as each costs.
 
     Frequent patterns come first.
     """
     gaps = model.gaps(X) & ~model.unseen(X.shape[1])
     patterns, which, sizes = np.unique(gaps, axis=0, return_inverse=True, return_counts=True)
     order = np.lexsort((-sizes, patterns.any(axis=1)))
-    needed = np.searchsorted(np.cumsum(sizes[order]), ENOUGH) + 1
+    needed = np.searchsorted(np.cumsum(sizes[order]), enough) + 1
     return np.flatnonzero(np.isin(which.reshape(-1), order[:needed]))

@@ -27,6 +27,7 @@ __all__ = [
     "count_kernels",
     "deal_blocks",
     "fit_maps",
+    "grown_kernels",
     "lay_out",
     "suggest_n_components",
     "suit",
@@ -40,6 +41,8 @@ SAMPLES_PER_FEATURE_OF_FINE, FEWEST = 3, 10
 ENOUGH_FOR_MARGINS = 2000
 #: Kernels of a class at most.
 MOST_PER_CLASS = 20
+#: Kernels of a class in a stream, at most, while its samples are few.
+MOST_OF_SMALL_CLASS = 8
 #: Samples of a class from which on it has kernels of its own, where others have no class. Fewer are
 #: too few to start all its kernels from.
 ENOUGH_OF_ONES_OWN = 8
@@ -155,6 +158,9 @@ def count_kernels(
                 enough = SAMPLES_PER_FEATURE_OF_FINE * m if kind.storage.per_kernel else FEWEST
             if form.linear:
                 enough = np.inf
+            if form.growing and own:
+                suggested.append(int(grown_kernels(counts, m, kind.most_kernels).sum()))
+                continue
             if isinstance(settings.start, EverySample):
                 suggested.append(len(settings.start.widths) * samples.different_rows()[0].size)
                 continue
@@ -225,6 +231,19 @@ def suggest_n_components(
     enough = samples_per_kernel or SAMPLES_PER_FEATURE * m
     found = np.clip(everyone // enough, 1, min(most, MOST_PER_CLASS))
     return int((np.minimum(found, counts) if unlabelled and own else found).sum())
+
+
+def grown_kernels(
+    counts: FloatArray | NDArray[np.intp], m: int, most: float = np.inf
+) -> NDArray[np.intp]:
+    """Kernels of each class in a block of m features of a stream, for so many samples (L,).
+
+    One for every 3 m samples up to 8, so that those that come later find kernels to move; beyond
+    that one for every 30 m, at most 20 or ``most``, as where all samples are there at once.
+    """
+    soon = np.minimum(counts // (SAMPLES_PER_FEATURE_OF_FINE * m), MOST_OF_SMALL_CLASS)
+    found = np.maximum(soon, counts // (SAMPLES_PER_FEATURE * m))
+    return np.clip(found, 1, min(most, MOST_PER_CLASS)).astype(np.intp)
 
 
 def usual_blocks(counts: NDArray[np.intp], M: int, unlabelled: bool) -> int:

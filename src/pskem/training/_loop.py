@@ -10,13 +10,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine import Health, Kernels, Mapper, Unlabelled, em_pass, reseed
+from pskem.engine import Health, Kernels, Mapper, Unlabelled, em_pass, keep_gains, reseed
 from pskem.model import Block, Model
 from pskem.starts import BlockSamples
 from pskem.structures import FloatArray
+from pskem.training._arranging import Data
 from pskem.training._holdout import judge
 from pskem.training._initial import initialise, look
-from pskem.training._planning import Data, Plan
+from pskem.training._journal import NO_PAGE, Page
+from pskem.training._planning import Plan
 
 __all__ = ["Observer", "Progress", "State", "Trainer", "train", "unwatched"]
 
@@ -158,7 +160,7 @@ class Trainer(NamedTuple):
             # A fall, which rounding can cause, is no convergence either. Blocks that samples of
             # unknown classes couple converge together.
             gains = np.diff(trace[-2:], axis=0)[0] if others is None else np.diff(joint[-2:])
-            converged = np.broadcast_to(np.abs(gains) / plan.total < plan.tol, converged.shape)
+            converged = np.broadcast_to(np.abs(gains) / data.total < plan.tol, converged.shape)
         if data.holdout is not None and data.watched:
             scores = np.append(scores, judge(model, data.holdout).accuracy)
         kept = (state.best, state.best_health, state.best_iter)
@@ -193,20 +195,26 @@ class Trainer(NamedTuple):
         for r, block in enumerate(state.model.blocks):
             if left[r] and seen[r].empty.any():
                 left[r] -= 1
-                mended[r], empty = reseed(
-                    self.plan.structures[r],
-                    mended[r],
-                    self.data.source,
-                    r,
-                    seen[r].empty,
-                    block.allowed,
+                structure, before, empty = self.plan.structures[r], mended[r], seen[r].empty
+                mended[r], still = reseed(
+                    structure, before, self.data.seen, r, empty, block.allowed
                 )
-                seen[r] = seen[r]._replace(empty=empty)
+                if self.data.seen is not self.data.everyone:
+                    source = self.data.source
+                    mended[r], moved = keep_gains(structure, before, mended[r], source, r)
+                    still = empty & ~moved
+                seen[r] = seen[r]._replace(empty=still)
         return mended, tuple(seen), tuple(left)
 
 
-def train(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, observe: Observer) -> State:
-    """The best of ``n_init`` runs."""
+def train(
+    trainer: Trainer,
+    classes: NDArray[Any],
+    priors: FloatArray,
+    observe: Observer,
+    page: Page = NO_PAGE,
+) -> State:
+    """The best of ``n_init`` runs, each from where it was left if it has been begun."""
     plan = trainer.plan
     best: State | None = None
     first: Model | None = None
@@ -215,9 +223,10 @@ def train(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, observe: 
         if first is not None and first.same_kernels(model):
             continue  # chance left nothing to decide
         first = first or model
-        state = trainer.begin(model, i)
+        state = page.get(f"EM {i}") or trainer.begin(model, i)
         while not state.ended:
             state = trainer.advance(state)
+            page.put(f"EM {i}", state)
             if observe(state):
                 state = state._replace(ended="asked")
         if best is None or state.merit(plan.early_stopping) > best.merit(plan.early_stopping):
@@ -241,7 +250,7 @@ def _start_model(trainer: Trainer, classes: NDArray[Any], priors: FloatArray, i:
         seen = [BlockSamples(*nothing, place) for place in coordinates]
     else:
         lots = generators if plan.start.is_random else [None] * len(generators)
-        seen = look(trainer.data.everyone, coordinates, plan.n_components, lots, len(classes))
+        seen = look(trainer.data.seen, coordinates, plan.n_components, lots, len(classes))
     make = partial(initialise, plan.start, plan.regularisers[0].floor)
     given = (plan.structures, seen, plan.n_components, plan.fixed, generators)
     kernels = trainer.parallel_map(make, *given)

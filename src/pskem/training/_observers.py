@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sklearn.base import BaseEstimator
+import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from pskem.model import Model
+from pskem.training._arranging import Data
 from pskem.training._callbacks import FitTask, caller_depth
 from pskem.training._diagnostics import describe_ending, troubles
 from pskem.training._loop import Progress, State
-from pskem.training._planning import Data, Plan
+from pskem.training._planning import Plan
 from pskem.training._progress import PassBar
 from pskem.training._refining import Refined
 from pskem.training._splitting import Samples
@@ -25,11 +27,13 @@ __all__ = ["Observers", "Watcher", "observing"]
 Watcher = Callable[[Model], Any]
 
 
-def _bar(plan: Plan) -> PassBar | None:
+def _bar(plan: Plan, samples: Samples) -> PassBar | None:
     """The progress bar of a training, if one is wanted."""
     if not plan.verbose:
         return None
     n_samples, every = plan.rows.size + plan.unlabelled.size, 10 if plan.verbose == 1 else 1
+    if samples.whole is not None:
+        n_samples = samples.whole.n_rows
     return PassBar(plan.max_iter, plan.n_init, n_samples, every, plan.refinement.passes)
 
 
@@ -43,14 +47,14 @@ class Observers:
     def __init__(
         self,
         plan: Plan,
-        feature_names: Sequence[str] | None,
+        samples: Samples,
         task: FitTask | None = None,
         watch: Watcher | None = None,
         depth: int | None = None,
     ) -> None:
-        self._plan, self._names = plan, feature_names
+        self._plan, self._samples = plan, samples
         self._task, self._watch, self._depth = task, watch, depth
-        self._bar = _bar(plan)
+        self._bar = _bar(plan, samples)
 
     def __call__(self, state: Progress) -> bool:
         """See a pass; True asks for the training to stop."""
@@ -69,14 +73,14 @@ class Observers:
     def go_on(self, plan: Plan, run: State, refined: Refined) -> None:
         """Hear how a training went that another one follows."""
         self.close(f"{describe_ending(run, refined)}; now on all samples")
-        self._plan, self._bar = plan, _bar(plan)
+        self._plan, self._bar = plan, _bar(plan, self._samples)
 
     def end(self, data: Data, run: State, refined: Refined, kept: bool = True) -> None:
         """Hear how the training went; warn the caller of ``fit`` of what went wrong."""
         text = describe_ending(run, refined)
         self.close(text if kept else f"{text}; the training before it is kept")
         if self._depth is not None:
-            for message in troubles(self._plan, data, run, self._names):
+            for message in troubles(self._plan, data, run, self._samples.feature_names):
                 warnings.warn(message, ConvergenceWarning, stacklevel=self._depth)
 
     def finish(self, model: Model) -> None:
@@ -90,7 +94,6 @@ def observing(
     estimator: BaseEstimator,
     plan: Plan,
     samples: Samples,
-    y: Any,
     watch: Watcher | None = None,
     first: bool = True,
     depth: int = 3,
@@ -101,11 +104,12 @@ def observing(
     Warnings point so deep into the calls, to where ``fit`` was called.
     """
     if first:
-        task = FitTask(estimator, _most_passes(plan), samples.X, y)
+        X, y = _given(samples)
+        task = FitTask(estimator, _most_passes(plan), X, y if is_classifier(estimator) else None)
         deep = depth + caller_depth(estimator)
-        observers = Observers(plan, samples.feature_names, task, watch, deep)
+        observers = Observers(plan, samples, task, watch, deep)
     else:
-        observers = Observers(plan, samples.feature_names)
+        observers = Observers(plan, samples)
     try:
         yield observers
     except Warning:  # turned into an error by the user: the fit itself is done
@@ -113,6 +117,17 @@ def observing(
     except BaseException:
         observers.close("interrupted")
         raise
+
+
+def _given(samples: Samples) -> tuple[Any, Any]:
+    """X and y as callbacks may want them; None if they are not in memory."""
+    samples = samples if samples.memory is None else samples.memory
+    if samples.whole is not None:
+        return None, None
+    y: Any = samples.classes[samples.labels]
+    if (samples.labels < 0).any():
+        y = np.where(samples.labels < 0, None, y.astype(object))
+    return samples.X, y
 
 
 def _most_passes(plan: Plan) -> int:

@@ -15,8 +15,10 @@ import numpy as np
 from pskem.engine import Mapper
 from pskem.margins import Margins
 from pskem.model import Model
+from pskem.training._arranging import Data, arrange
+from pskem.training._journal import NO_PAGE, Page
 from pskem.training._loop import Observer, State, Trainer, train
-from pskem.training._planning import Data, Plan, arrange, make_plan
+from pskem.training._planning import Plan, make_plan
 from pskem.training._refining import Refined, Refiner, refine
 from pskem.training._settings import Settings
 from pskem.training._splitting import Samples
@@ -51,16 +53,19 @@ def perform(
     parallel_map: Mapper,
     observe: Observer,
     rule: Model | None = None,
+    page: Page = NO_PAGE,
 ) -> tuple[Data, Trained]:
     """A training and its samples, in batches.
 
     rule : by whose block weights and temperature discriminative passes go, if they are not fitted
+    page : where it is written down
     """
     data = arrange(plan, samples, parallel_map)
-    run = train(Trainer(plan, data, parallel_map), samples.classes, samples.priors, observe)
+    trainer = Trainer(plan, data, parallel_map)
+    run = train(trainer, samples.classes, samples.priors, observe, page)
     if rule is not None:
         run = run._replace(best=run.best.weighed(rule.block_weights, rule.temperature))
-    refined = refine(Refiner(plan, data, parallel_map), run, observe)
+    refined = refine(Refiner(plan, data, parallel_map), run, observe, page)
     return data, Trained(plan, run, refined)
 
 
@@ -79,10 +84,15 @@ def plan_again(
 
 
 def perform_again(
-    plan: Plan, samples: Samples, first: Trained, parallel_map: Mapper, observe: Observer
+    plan: Plan,
+    samples: Samples,
+    first: Trained,
+    parallel_map: Mapper,
+    observe: Observer,
+    page: Page = NO_PAGE,
 ) -> tuple[Data, Trained]:
     """The training on all samples, with the first's verdicts and calibration."""
-    data, again = perform(plan, samples, parallel_map, observe, first.refined.model)
+    data, again = perform(plan, samples, parallel_map, observe, first.refined.model, page)
     before = first.refined.best
     shares = None if before.sharing is None else before.sharing.shares
     refined = again.refined._replace(

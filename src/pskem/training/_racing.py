@@ -15,9 +15,10 @@ import numpy as np
 from pskem.engine import Mapper, serial_map
 from pskem.model import Model
 from pskem.structures import FloatArray
+from pskem.training._arranging import arrange
 from pskem.training._calibration import Calibration, calibrate, calibrated
 from pskem.training._loop import Trainer, train, unwatched
-from pskem.training._planning import arrange, make_plan
+from pskem.training._planning import make_plan
 from pskem.training._refining import Refined, Refiner
 from pskem.training._settings import Settings
 from pskem.training._trials import Answers, Trial, answers_of

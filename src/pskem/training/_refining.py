@@ -9,10 +9,12 @@ import numpy as np
 from pskem.engine import DecisionRule, Kernels, Mapper, Pull, Step, assess, discriminative_pass
 from pskem.model import Model
 from pskem.structures import FloatArray
+from pskem.training._arranging import Data
 from pskem.training._calibration import calibrate, calibrated
 from pskem.training._holdout import Verdict, judge, seen_by_blocks
+from pskem.training._journal import NO_PAGE, Page
 from pskem.training._loop import Observer, State
-from pskem.training._planning import Data, Plan
+from pskem.training._planning import Plan
 from pskem.training._weighting import fit_weighting
 
 __all__ = ["Refined", "Refiner", "refine"]
@@ -142,17 +144,18 @@ def _rule(model: Model) -> DecisionRule:
     return DecisionRule(model.log_priors / T, model.block_weights / T)
 
 
-def refine(refiner: Refiner, run: State, observe: Observer) -> Refined:
-    """Fit what the plan asks for to the kernels that EM found."""
+def refine(refiner: Refiner, run: State, observe: Observer, page: Page = NO_PAGE) -> Refined:
+    """Fit what the plan asks for to the kernels that EM found, from where that was left."""
     refinement = refiner.plan.refinement
     model = refiner.weighed(run.best)
     # Whoever ended EM has ended the training, and one class has nothing to be told apart from.
     if refinement.passes == 0 or run.ended == "asked" or len(model.classes) == 1:
         return Refined(run.start, model, None, np.empty(0), (), refiner.calibrated(run.best), 0, "")
-    state = refiner.begin(model, run.start)
+    state = page.get("discriminative") or refiner.begin(model, run.start)
     while not state.ended:
         done = state.iteration
         state = refiner.advance(state)
+        page.put("discriminative", state)
         if state.iteration > done and observe(state):
             state = state._replace(ended="asked")
     return state._replace(best=refiner.calibrated(state.best))

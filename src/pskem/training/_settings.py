@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -21,7 +22,9 @@ __all__ = [
     "Partition",
     "Settings",
     "Shrinkage",
+    "Stepwise",
     "as_shrinkage",
+    "as_stepwise",
     "draw_seeds",
 ]
 
@@ -38,6 +41,8 @@ SAMPLES_PER_FEATURE = 30
 CATEGORY_SMOOTHING = 20.0
 #: How much more covariances are shrunk where samples without a class are learnt from.
 UNLABELLED_FACTOR = 3.0
+#: Samples in which the length of a stream is counted, where its memory grows by a power of it.
+UNIT = 1000.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,64 @@ class Shrinkage:
         return float(m + 1) * (UNLABELLED_FACTOR if unlabelled else 1.0)
 
 
+def _check_memory(name: str, value: Any) -> None:
+    if isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0.0:
+        return
+    if isinstance(value, str) and value == "auto":
+        return
+    raise ValueError(
+        f"{name}={value!r} is not accepted: give a number of samples above 0, np.inf to forget"
+        " nothing, or 'auto'."
+    )
+
+
+@dataclass(frozen=True)
+class Stepwise:
+    """How a stream of samples is learnt from, part by part.
+
+    After parts that count N samples, one that counts n takes the step
+
+        eta = n / (n + min(N, memory, 1000 (S / 1000) ** kappa))
+
+    toward its own statistics, where S is what all parts so far count and N what is left of them
+    after what was forgotten. While nothing is, eta is n / (N + n): all samples count alike, in
+    however many parts they come.
+
+    Parameters
+    ----------
+    memory : float or "auto", default="auto"
+        Samples that the parts before count for, at most; older ones are forgotten exponentially.
+        ``np.inf`` never forgets. ``"auto"`` is 64,000, or less where the classes move: 16,000,
+        4,000, 1,000 or 250. Gaussians of the features in each class, with such memories, predict
+        the next part, and a shorter memory is taken if it predicts better by more than the kernels
+        lose by it.
+    kappa : float, default=1.0
+        The power by which the memory grows, above 0.5 and at most 1. Below 1 the beginning of a
+        stream is forgotten, although nothing has changed.
+    contrast : float, default=8.0
+        Lambda: how often the log posterior of the true classes counts beside the log likelihood.
+        With 0, and with ``discriminative_iter=0``, the stream is learnt by EM alone.
+    """
+
+    memory: float | Literal["auto"] = "auto"
+    kappa: float = 1.0
+    contrast: float = 8.0
+
+    def __post_init__(self) -> None:
+        _check_memory("memory", self.memory)
+        checks.check_real("kappa", self.kappa, 0.5, 1.0)
+        checks.check_real("contrast", self.contrast, 0.0)
+
+    def kept(self, total: float, seen: float, memory: float) -> float:
+        """The factor by which what came before counts less when a part comes.
+
+        total : N; seen : S; memory : that of the stream, where nothing is said
+        """
+        most = memory if isinstance(self.memory, str) else float(self.memory)
+        most = min(most, UNIT * (seen / UNIT) ** self.kappa)
+        return min(1.0, most / total) if total > 0.0 else 1.0
+
+
 #: Parameters that say what form a model has.
 FORM = ("n_components", "n_blocks", "partition", "covariance_type", "init", "shrinkage")
 #: Settings that are no parameters.
@@ -101,6 +164,7 @@ class Form(NamedTuple):
         discriminative passes
     local : whether there is a kernel at every sample, in features that are uncorrelated within
         classes
+    growing : whether the samples are the first part of a stream
     """
 
     fine: bool = False
@@ -111,6 +175,7 @@ class Form(NamedTuple):
     firmness: float = 1.0
     pull: float = 0.0
     local: bool = False
+    growing: bool = False
 
     @property
     def recoded(self) -> bool:
@@ -159,6 +224,7 @@ class Settings(NamedTuple):
     unlabelled: Any = None
     unlabelled_weight: float | None = 1.0
     margins: bool | None = False
+    stepwise: Stepwise = Stepwise()
     enough_to_validate: bool | None = None
     n_views: int | None = 1
     open_form: bool = False
@@ -197,6 +263,8 @@ class Settings(NamedTuple):
         found["shrinkage"] = as_shrinkage(found["shrinkage"])
         found["verbose"] = int(found["verbose"])
         _check_components(found["n_components"])
+        if "stepwise" in found:
+            found["stepwise"] = as_stepwise(found["stepwise"])
         if "n_blocks" in found:
             checks.check_integer("n_blocks", found["n_blocks"], 1, auto=True)
             found["n_blocks"] = _number(found["n_blocks"])
@@ -233,6 +301,14 @@ def _parse_form(found: dict[str, Any]) -> None:
 def as_shrinkage(value: Any) -> Shrinkage:
     """A number of pseudo-samples, or "auto", as a value; a value as it is."""
     return value if isinstance(value, Shrinkage) else Shrinkage(value)
+
+
+def as_stepwise(value: Any) -> Stepwise:
+    """A memory, or "auto", as a value; a value as it is."""
+    if isinstance(value, Stepwise):
+        return value
+    _check_memory("stepwise", value)
+    return Stepwise(value)
 
 
 def _parse_refinement(found: dict[str, Any]) -> None:

@@ -12,8 +12,18 @@ from pskem.engine import repeats
 from pskem.structures import FloatArray
 from pskem.training._order import Rows, distinct
 from pskem.training._settings import Settings
+from pskem.training._surveying import Whole
 
-__all__ = ["Refinement", "Samples", "cross", "deal_parts", "hold_out", "split", "split_rows"]
+__all__ = [
+    "Refinement",
+    "Samples",
+    "cross",
+    "deal_parts",
+    "hold_out",
+    "part_rows",
+    "split",
+    "split_rows",
+]
 
 #: Samples from which on some are held out to choose discriminative passes and to fit weights: a
 #: tenth of fewer chooses by chance.
@@ -33,6 +43,8 @@ class Samples(NamedTuple):
     class_weights : (L,), by which the weights have been multiplied
     levels : how many values each categorical column has; their indicators are the last features
     numeric : where the other features stand among the columns of the user; None for where they are
+    whole : all samples, where these are only drawn from them; None if these are all
+    memory : all samples as well, if they are in memory
     """
 
     X: FloatArray
@@ -46,6 +58,8 @@ class Samples(NamedTuple):
     class_weights: FloatArray | None = None
     levels: tuple[int, ...] = ()
     numeric: NDArray[np.intp] | None = None
+    whole: Whole | None = None
+    memory: Samples | None = None
 
     def counts(self, rows: Rows) -> NDArray[np.intp]:
         """Samples of each class among some rows, (L,), whatever the weights of the classes."""
@@ -54,7 +68,17 @@ class Samples(NamedTuple):
         masses: FloatArray = np.bincount(labels, rows.counted, minlength=L).astype(np.float64)
         if self.class_weights is not None:
             masses = masses / self.class_weights
-        return np.maximum(1, np.round(masses)).astype(np.intp)
+        return _at_least_one(masses)
+
+    def class_sizes(self, rows: Rows) -> NDArray[np.intp]:
+        """The same of all samples, (L,), of which these rows are at hand."""
+        return self.counts(rows) if self.whole is None else _at_least_one(self.whole.masses)
+
+    def totals(self, known: Rows, unknown: Rows) -> tuple[float, float]:
+        """What all samples with a class count, and those without; these rows are at hand."""
+        if self.whole is None:
+            return known.total, unknown.total
+        return float(self.whole.masses.sum()), self.whole.unlabelled
 
     def different_rows(self) -> tuple[Rows, Rows]:
         """The different rows with a class, and those without."""
@@ -82,6 +106,10 @@ class Samples(NamedTuple):
         return self.X.shape[1] - sum(self.levels)
 
 
+def _at_least_one(masses: FloatArray) -> NDArray[np.intp]:
+    return np.maximum(1, np.round(masses)).astype(np.intp)
+
+
 class Refinement(NamedTuple):
     """What happens after EM.
 
@@ -106,7 +134,7 @@ def hold_out(
     settings: Settings, samples: Samples, seed: int, rows: Rows, unlabelled: bool
 ) -> tuple[Refinement, Rows, Rows]:
     """What to do after EM, rows to train on, and rows to validate on."""
-    N, L = float(samples.counts(rows).sum()), len(samples.classes)
+    N, L = float(samples.class_sizes(rows).sum()), len(samples.classes)
     nobody = rows.at(np.zeros(0, dtype=np.intp))
     validated = samples.validation is not None
     asked, weights = settings.early_stopping, settings.block_weights
@@ -125,7 +153,10 @@ def hold_out(
         return refinement, rows, nobody
     fraction = settings.validation_fraction
     labels = samples.labels[rows.places]
-    kept, held_out = split_rows(rows, labels, fraction, L, seed, samples.class_weights)
+    if samples.whole is None:
+        kept, held_out = split_rows(rows, labels, fraction, L, seed, samples.class_weights)
+    else:
+        kept, held_out = part_rows(rows, samples.whole.split.share(samples.X[rows.places], labels))
     if held_out.size:
         # Whoever asks for it, or goes on from fit to fit, gets the training that was watched.
         repeat = asked is None and not settings.warm_start
@@ -140,6 +171,16 @@ def hold_out(
         passes = unwatched
     unchosen = refinement._replace(fit_weights=False, passes=passes, choose=False, growing=True)
     return unchosen, rows, nobody
+
+
+def part_rows(rows: Rows, share: FloatArray) -> tuple[Rows, Rows]:
+    """Rows to train on and rows to hold out, by the share of each that is held out, (n,)."""
+    sides = []
+    for part in (1.0 - share, share):
+        some = np.flatnonzero(part)
+        whole = rows.weights is None and bool((part[some] == 1.0).all())
+        sides.append(Rows(rows.places[some], None if whole else (rows.counted * part)[some]))
+    return sides[0], sides[1]
 
 
 def split_rows(

@@ -12,6 +12,7 @@ from pskem.engine import Mapper, workers
 from pskem.model import Model
 from pskem.structures import FloatArray
 from pskem.training._choosing import tries_forms
+from pskem.training._drawing import with_class_alone
 from pskem.training._layout import suit
 from pskem.training._loop import unwatched
 from pskem.training._order import Rows, representative
@@ -63,7 +64,7 @@ def settle_unlabelled(
         with workers(settings.n_jobs) as parallel_map:
             weight = _choose(settings, samples, seed, parallel_map)
     settings = settings._replace(unlabelled_weight=weight)
-    return settings, samples if weight else samples.labelled()
+    return settings, samples if weight else with_class_alone(settings, samples, seed)
 
 
 def _too_few(settings: Settings, samples: Samples) -> bool:
@@ -72,8 +73,9 @@ def _too_few(settings: Settings, samples: Samples) -> bool:
     Those are worth more than what so few would teach one model.
     """
     known, unknown = samples.different_rows()
-    size = float(samples.counts(known).sum())
-    return unknown.total < known.total and tries_forms(settings, size)
+    size = float(samples.class_sizes(known).sum())
+    with_class, without = samples.totals(known, unknown)
+    return without < with_class and tries_forms(settings, size)
 
 
 def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mapper) -> float:
@@ -89,7 +91,7 @@ def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mappe
         part.at(representative(np.arange(part.size), ENOUGH_TO_CHOOSE)) for part in everyone
     )
     # What is tried is what the fit would be, though it sees fewer labels.
-    counts, weighing = samples.counts(everyone[0]), settings.block_weights
+    counts, weighing = samples.class_sizes(everyone[0]), settings.block_weights
     quiet = settings._replace(
         verbose=0,
         early_stopping=None if settings.early_stopping else settings.early_stopping,
@@ -98,7 +100,8 @@ def _choose(settings: Settings, samples: Samples, seed: int, parallel_map: Mappe
     )
     suited = suit(quiet, counts, samples.n_numbers, True)
     # As much as all labels together is another weight among the rows of the trials.
-    even, tried_even = (one.total / other.total for one, other in (everyone, (rows, unlabelled)))
+    totals = samples.totals(*everyone)
+    even, tried_even = totals[0] / totals[1], rows.total / unlabelled.total
     weights = {1.0: 1.0, even: tried_even, 0.0: 0.0} if even < 1.0 else {1.0: 1.0, 0.0: 0.0}
     sizes = {weight: _sizes(suited, samples, weight, seed) for weight in weights if weight}
     merits: dict[float, list[FloatArray]] = {weight: [] for weight in weights}
@@ -164,7 +167,12 @@ def _taken(samples: Samples, rows: Rows, n_labelled: int | None = None) -> Sampl
     if n_labelled is not None:
         labels[n_labelled:] = -1
     return samples._replace(
-        X=samples.X[rows.places], labels=labels, weights=rows.weights, validation=None
+        X=samples.X[rows.places],
+        labels=labels,
+        weights=rows.weights,
+        validation=None,
+        whole=None,
+        memory=None,
     )
 
 

@@ -173,7 +173,7 @@ class Predictor(NamedTuple):
         if not hasattr(final, "with_priors"):
             raise TableError(
                 f"The model file holds a {type(final).__name__}, whose priors and densities are"
-                " not known. --priors and --reject are for pskem's classifiers."
+                " not known. --priors and --outliers are for pskem's classifiers."
             )
         return final
 

@@ -23,7 +23,7 @@ from pskem.tables import (
     weights_of,
 )
 
-__all__ = ["TABLE", "Task", "is_labelled"]
+__all__ = ["TABLE", "Task", "check_classes", "is_labelled"]
 
 #: Where a model file says what table it is for.
 TABLE = "table"
@@ -90,21 +90,7 @@ class Task(NamedTuple):
                 raise TableError(f"The column {target!r} holds the classes; it has no weights.")
             counted = weights_of(frame, weights)
             frame, y, counted = frame[counted > 0.0], y[counted > 0.0], counted[counted > 0.0]
-        known = y[is_labelled(y)]
-        classes, counts = np.unique(known.astype(str), return_counts=True)
-        if len(classes) < 2:
-            raise TableError(
-                f"The column {target!r} holds {'one class only' if len(known) else 'no class'}; a"
-                " classifier needs two at least."
-            )
-        alone = len(known) == len(y)  # otherwise other rows say what the class is like
-        if alone and counts.min() < SMALLEST_CLASS:
-            rare = [str(name) for name in classes[counts < SMALLEST_CLASS]]
-            raise TableError(
-                f"The column {target!r} holds {len(rare):,} class(es) with a single row:"
-                f" {', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}. Leave these rows out,"
-                " join the classes, or name another target."
-            )
+        check_classes(y, target)
         image_set = source if is_named(source) and source in IMAGES else None
         if image_set is None:
             unused = drop if weights is None else (*drop, weights)
@@ -160,3 +146,22 @@ class Task(NamedTuple):
     def metadata(self) -> dict[str, Any]:
         """What a model file needs in order to read tables like this one."""
         return {TABLE: {"source": self.source, "target": self.target, **self.columns._asdict()}}
+
+
+def check_classes(y: NDArray[Any], target: str) -> None:
+    """Refuse labels of a column from which nothing can be learnt."""
+    known = y[is_labelled(y)]
+    classes, counts = np.unique(known.astype(str), return_counts=True)
+    if len(classes) < 2:
+        raise TableError(
+            f"The column {target!r} holds {'one class only' if len(known) else 'no class'}; a"
+            " classifier needs two at least."
+        )
+    alone = len(known) == len(y)  # otherwise other rows say what the class is like
+    if alone and counts.min() < SMALLEST_CLASS:
+        rare = [str(name) for name in classes[counts < SMALLEST_CLASS]]
+        raise TableError(
+            f"The column {target!r} holds {len(rare):,} class(es) with a single row:"
+            f" {', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}. Leave these rows out,"
+            " join the classes, or name another target."
+        )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
@@ -14,10 +15,10 @@ from pskem.checks import check_boolean
 from pskem.estimators import SharedKernelClassifier
 from pskem.persistence import save
 from pskem.tables import TableError, encode, fit_encoder, keeps_columns
-from pskem.training import draw_seeds, split
+from pskem.training import MANY, Journal, draw_seeds, other_lots, row_keys, split
 from pskem.workflow.task import Task
 
-__all__ = ["Trained", "hold_out", "known_labels", "suited", "train"]
+__all__ = ["Trained", "hold_out", "known_labels", "lots_of", "measured_seed", "suited", "train"]
 
 
 def suited(classifier: SharedKernelClassifier, task: Task) -> SharedKernelClassifier:
@@ -27,11 +28,24 @@ def suited(classifier: SharedKernelClassifier, task: Task) -> SharedKernelClassi
     return model.set_params(categorical_features=list(categories) or None)
 
 
+class Learnt(Protocol):
+    """What a table was like that a pipeline is trained on.
+
+    remarks : what was done to the table that its owner should know
+    metadata : what a model file needs in order to read tables like this one
+    """
+
+    @property
+    def remarks(self) -> list[str]: ...
+    @property
+    def metadata(self) -> dict[str, Any]: ...
+
+
 class Trained(NamedTuple):
     """A trained pipeline and how the training went."""
 
     pipeline: Pipeline
-    task: Task
+    task: Learnt
     n_train: int
     n_validation: int
     training_accuracy: float
@@ -61,12 +75,16 @@ class Trained(NamedTuple):
     def summary(self) -> dict[str, Any]:
         """The same as plain values."""
         model = self.classifier
+        kept = [trial for trial in model.trials_ if trial["view"] is not None]
         return {
             "n_train": self.n_train,
             "n_validation": self.n_validation,
             "n_features": model.n_features_in_,
             "n_blocks": len(model.blocks_),
             "n_components": [len(block.means) for block in model.blocks_],
+            "block_views": model.block_views_.tolist(),
+            "views": sorted(kept, key=lambda trial: trial["view"]),
+            "n_tried": len(model.trials_),
             "n_at_floor": self.n_at_floor,
             "reg_covar": model.reg_covar,
             "covariance_type": model.covariance_type,
@@ -93,7 +111,10 @@ class Trained(NamedTuple):
 
 
 def train(
-    task: Task, classifier: SharedKernelClassifier, validation_fraction: float = 0.0
+    task: Task,
+    classifier: SharedKernelClassifier,
+    validation_fraction: float = 0.0,
+    checkpoint: Journal | None = None,
 ) -> Trained:
     """Train a pipeline on a task, with a part of the rows held out to watch.
 
@@ -102,9 +123,13 @@ def train(
     """
     known = task.labelled
     places, others = np.flatnonzero(known), np.flatnonzero(~known)
-    kept, watching = hold_out(
-        known_labels(task.y[known]), validation_fraction, classifier.random_state
-    )
+    if len(known) < MANY:
+        kept, watching = hold_out(
+            known_labels(task.y[known]), validation_fraction, classifier.random_state
+        )
+    else:  # as if they were read piece by piece
+        lots = lots_of(task.X.iloc[places], measured_seed(classifier.random_state))
+        kept, watching = (np.flatnonzero(side) for side in _sides(lots, validation_fraction))
     rows, held_out = np.concatenate([places[kept], others]), places[watching]
     chooses = check_boolean("early_stopping", classifier.early_stopping, auto=True) is True
     if chooses and not len(held_out):
@@ -125,7 +150,7 @@ def train(
     # Rows that choose something can no longer measure it.
     names = ("X_val", "y_val", "sample_weight_val")
     choosing = dict(zip(names, validation, strict=True)) if chooses else {}
-    model.fit(X, y, weights, **choosing)
+    model.fit(X, y, weights, checkpoint=checkpoint, **choosing)
     validated = float(model.score(*validation)) if validation else None
     if validation and not len(model.reference_log_densities_):
         model.set_reference(X_val, watched.weights)
@@ -137,6 +162,25 @@ def train(
     model.set_params(verbose=0)
     pipeline = Pipeline([*encoder.steps, ("classifier", model)])
     return Trained(pipeline, task, len(rows), len(held_out), accuracy, validated, log_likelihood)
+
+
+def _sides(
+    lots: NDArray[np.float64], fraction: float
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return lots >= fraction, lots < fraction
+
+
+def lots_of(X: Any, seed: int) -> NDArray[np.float64]:
+    """Numbers between 0 and 1, (n,), that the values of the rows of an array or a frame decide."""
+    if not hasattr(X, "iloc"):
+        return row_keys(X, seed) / 2.0**64
+    is_number = [kind.kind == "f" for kind in X.dtypes]
+    keys = row_keys(X.loc[:, is_number].to_numpy(), seed)
+    for name in X.columns[np.logical_not(is_number)]:
+        texts = X[name].astype("category").cat
+        codes = pd.util.hash_array(texts.categories.to_numpy(dtype=object))
+        keys = other_lots(keys ^ np.append(codes, np.uint64(0))[texts.codes])
+    return keys / 2.0**64
 
 
 def known_labels(y: NDArray[Any]) -> NDArray[Any]:
@@ -151,5 +195,9 @@ def hold_out(
     if fraction == 0.0:
         return np.arange(len(y)), np.empty(0, dtype=np.intp)
     classes, labels = np.unique(y, return_inverse=True)
-    seed = random_state if isinstance(random_state, Integral) else draw_seeds(random_state)[0]
-    return split(labels, fraction, len(classes), int(seed))
+    return split(labels, fraction, len(classes), measured_seed(random_state))
+
+
+def measured_seed(random_state: Any) -> int:
+    """The seed by which rows are held out to measure accuracy."""
+    return int(random_state if isinstance(random_state, Integral) else draw_seeds(random_state)[0])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from pskem.estimators import (
     AUTO,
@@ -24,6 +26,7 @@ from pskem.estimators import (
 )
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError, encode, fit_encoder, keeps_columns
+from pskem.training import NO_PAGE, Journal, Page, described, draw_seeds
 from pskem.workflow.task import Task, is_labelled
 from pskem.workflow.training import hold_out, known_labels, suited
 
@@ -81,21 +84,40 @@ class Search(NamedTuple):
     n_folds: int
 
 
+def _mark(task: Task) -> str:
+    """A mark of the rows of a task, in whatever order."""
+    keys = pd.util.hash_pandas_object(task.X, index=False).to_numpy()
+    beside = [task.y.astype(str), *([] if task.weights is None else [task.weights])]
+    keys = pd.util.hash_pandas_object(
+        pd.DataFrame({0: keys, **dict(enumerate(beside, 1))}), index=False
+    )
+    names = sha256(repr(list(task.X.columns)).encode()).hexdigest()[:16]
+    return f"{len(task.y)} samples, {int(keys.to_numpy().sum()):016x}, {names}"
+
+
 def tune(
     task: Task,
     classifier: SharedKernelClassifier,
     n_folds: int,
     budget: float,
     observe: Callable[[Trial, int, int], None] = lambda trial, done, left: None,
+    journal: Journal | None = None,
 ) -> Search:
     """Cross-validate candidates until the budget, in seconds, is used up.
 
     The first candidate is the classifier's own defaults, if these multiply models of several forms;
     the others are single models. The first is always tried; one that by its cost would go over the
     budget is left out. Large tables are searched by a part of their rows. ``observe`` sees each
-    trial, how many candidates have been seen to and how many are left.
+    trial, how many candidates have been seen to and how many are left. What the journal has is not
+    done again.
     """
     deadline = time.monotonic() + budget
+    page = NO_PAGE
+    if journal is not None:
+        (seed,) = draw_seeds(classifier.random_state)
+        journal.begin({"command": "tune", "folds": str(n_folds), **described(classifier)}, seed)
+        journal.agree(lambda: _mark(task))
+        page = Page(journal, "")
     several = tries_several(classifier, task.labelled, task.weights)
     if len(task.y) > MOST_ROWS:
         kinds = task.y if task.labelled.all() else task.y.astype(str)
@@ -133,6 +155,7 @@ def tune(
         by_folds(make),
         deadline,
         observe,
+        page,
     )
     n_folds = max(len(trial.accuracies) for trial in trials)
     return Search(trials, len(grid), len(task.y), n_folds)

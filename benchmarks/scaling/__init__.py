@@ -1,0 +1,1 @@
+"""How the cost of a pass grows: measurements, a model of them, and a simulated cluster."""

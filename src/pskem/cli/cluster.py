@@ -1,0 +1,101 @@
+"""Where a command runs: here, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import click
+
+from pskem.cli.console import remark
+
+#: Seconds to wait for a scheduler.
+PATIENCE = 20
+
+cluster_options = (
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Train on the Dask cluster with this scheduler, such as tcp://host:8786. Its workers"
+        " must see the files of DATA. TLS is set up in Dask's own configuration.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(1),
+        help="Train on so many processes of this machine, as a Dask cluster.",
+    ),
+)
+
+
+@contextmanager
+def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterator[bool]:
+    """A cluster for the length of a command; whether there is one."""
+    if scheduler is None and n_workers is None:
+        yield False
+        return
+    if scheduler is not None and n_workers is not None:
+        raise click.UsageError("--scheduler names a cluster and --workers makes one: give one.")
+    try:
+        import distributed
+    except ImportError:
+        raise click.UsageError(
+            "--scheduler and --workers need Dask: pip install 'pskem[dask]'."
+        ) from None
+    with ExitStack() as stack:
+        address: Any = scheduler
+        if scheduler is None:
+            address = stack.enter_context(_local(n_workers))
+        try:
+            client = stack.enter_context(distributed.Client(address, timeout=PATIENCE))
+        except (OSError, TimeoutError, ValueError) as error:
+            raise click.ClickException(
+                f"There is no Dask scheduler at {scheduler}: {' '.join(str(error).split())[:120]}"
+            ) from None
+        found = len(client.scheduler_info(n_workers=-1)["workers"])
+        if not found:
+            raise click.ClickException(f"The Dask cluster at {scheduler} has no workers.")
+        remark(f"{found} worker(s); dashboard: {client.dashboard_link}", quiet)
+        yield True
+
+
+def _local(n_workers: int | None) -> Any:
+    """A cluster of processes of this machine."""
+    import logging
+
+    from distributed import LocalCluster
+
+    from pskem.files import Scratch
+
+    scratch = Scratch()
+    with _deaf_to_interrupts():
+        made = LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
+            local_directory=str(scratch.folder),
+            silence_logs=logging.CRITICAL,  # what goes wrong reaches the client
+        )
+    made.pskem_scratch = scratch  # goes with it
+    return made
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C goes to all processes of a terminal; those that are started here do not see it.
+
+    They inherit what their thread holds back. When this process ends, however it does, they end.
+    """
+    from multiprocessing import resource_tracker
+
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # started later, it would let signals through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,251 @@
+"""Dask's arrays and data frames: what ``fit`` makes of them, and lazy answers about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pskem.clusters import DaskPieces, current_client, is_dask
+from pskem.engine import Pieces, rows_at_a_time
+from pskem.estimators._columns import find_categorical
+from pskem.estimators._stored import Frame, Labels
+
+__all__ = ["DaskTable", "dask_table", "lazily", "share_right"]
+
+
+@dataclass(frozen=True, eq=False)
+class DaskTable:
+    """Rows on a cluster.
+
+    partitions : delayed tuples of X, labels and weights (or None), some rows each
+    """
+
+    partitions: Sequence[Any]
+    names: Sequence[str] | None
+    n_columns: int
+    has_classes: bool
+    categorical: NDArray[np.intp]
+
+    @property
+    def pieces(self) -> Pieces:
+        return DaskPieces(self.partitions, _frames)
+
+
+def _frames(partition: tuple[Any, Labels, Any]) -> Iterator[Frame]:
+    """The pieces of a partition."""
+    X, labels, weights = partition
+    if hasattr(X, "iloc") and not _has_categories(X):
+        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
+    step = rows_at_a_time(X.shape[1])
+    for low in range(0, len(X), step):
+        rows = slice(low, low + step)
+        yield Frame(
+            X.iloc[rows] if hasattr(X, "iloc") else X[rows],
+            labels._replace(codes=labels.codes[rows]),
+            None if weights is None else np.asarray(weights[rows], dtype=np.float64),
+        )
+
+
+def _has_categories(frame: Any) -> bool:
+    return any(kind.kind not in "fiub" for kind in map(np.dtype, _plain_kinds(frame)))
+
+
+def _plain_kinds(frame: Any) -> Iterator[Any]:
+    for kind in frame.dtypes:
+        plain = getattr(kind, "numpy_dtype", kind)
+        yield plain if isinstance(plain, np.dtype) else np.dtype(object)
+
+
+def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
+    """Collections of Dask's as a table that is read on the workers.
+
+    They are kept in the memory of the cluster, if there is one, which spills them to disk if it has
+    to. Without a client they are made anew in every pass.
+    """
+    import dask
+
+    rows = _rows(X, y, sample_weight)
+    given = getattr(estimator, "categorical_features", None)
+    names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+    if names is None:
+        places = find_categorical(np.empty((1, X.shape[1])), given, None)
+    else:
+        looks = X._meta_nonempty
+        places = find_categorical(looks, given, names) if given is not None else np.empty(0, int)
+    if current_client() is not None:
+        rows = list(dask.persist(*rows))
+    width = len(names) if names is not None else int(X.shape[1])
+    return DaskTable(rows, names, width, y is not None, places.astype(np.intp))
+
+
+def _rows(X: Any, y: Any, sample_weight: Any) -> list[Any]:
+    """Delayed tuples of the same rows of X, labels and weights (or None)."""
+    import dask
+
+    parts, lengths = _parts(X)
+    columns = [parts]
+    for name, part in (("y", y), ("sample_weight", sample_weight)):
+        columns.append(_beside(name, part, len(parts), lengths))
+    return [dask.delayed(_row)(*row) for row in zip(*columns, strict=True)]
+
+
+def _parts(X: Any) -> tuple[list[Any], Sequence[float]]:
+    """Delayed partitions of X, each of whole rows, and how many those are; NaN if not known."""
+    if hasattr(X, "columns"):
+        parts = list(X.to_delayed())
+        return parts, [np.nan] * len(parts)
+    if X.ndim != 2:
+        raise ValueError(f"X has the shape {X.shape}; give rows of features.")
+    X = X.rechunk({1: -1})
+    return [row[0] for row in X.to_delayed()], X.chunks[0]
+
+
+def _row(X: Any, y: Any, weights: Any) -> tuple[Any, Labels, Any]:
+    """A partition. Labels are encoded here, once, and not sorted in every pass."""
+    for name, part in (("y", y), ("sample_weight", weights)):
+        if part is not None and len(part) != len(X):
+            raise ValueError(
+                f"A partition of X has {len(X)} rows and that of {name} {len(part)}; they must be"
+                " cut alike."
+            )
+    labels = Labels.all_alike(len(X)) if y is None else Labels.of(np.asarray(y))
+    return X, labels, weights
+
+
+def _beside(name: str, part: Any, n: int, chunks: Sequence[float]) -> list[Any]:
+    """One delayed piece for every partition of X."""
+    if part is None:
+        return [None] * n
+    unknown = bool(np.isnan(chunks).any())
+    if not is_dask(part):
+        if unknown:
+            raise ValueError(
+                f"X is a collection of Dask's of unknown lengths, and {name} is not. Give both as"
+                " such, cut alike."
+            )
+        array = np.asarray(part)
+        _check_length(name, len(array), sum(chunks))
+        return list(np.split(array, np.cumsum(chunks)[:-1]))
+    if hasattr(part, "rechunk") and not unknown and not np.isnan(part.chunks[0]).any():
+        _check_length(name, sum(part.chunks[0]), sum(chunks))
+        part = part.rechunk((chunks, *part.chunks[1:]))
+    pieces = list(np.ravel(part.to_delayed()))
+    if len(pieces) != n:
+        raise ValueError(
+            f"X has {n} partition(s) and {name} has {len(pieces)}; they must be cut alike. Take"
+            " both from one collection, or repartition one of them."
+        )
+    return pieces
+
+
+def _check_length(name: str, n: float, expected: float) -> None:
+    if n != expected:
+        raise ValueError(f"X has {expected} samples and {name} has {n}; they must agree.")
+
+
+def share_right(estimator: Any, X: Any, y: Any, sample_weight: Any, marker: Any) -> float:
+    """The share of answers about a collection of Dask's that are right, by weight.
+
+    marker : stands for no class in y, as None and NaN do
+    """
+    import dask
+
+    ask = dask.delayed(_Right(_alone(estimator), marker), traverse=False)
+    found = dask.compute(*(ask(row) for row in _rows(X, y, sample_weight)))
+    right, total = np.sum(found, axis=0)
+    if not total:
+        raise ValueError("There is no sample that has a class and counts, so there is no score.")
+    return float(right / total)
+
+
+def _alone(estimator: Any) -> Any:
+    """A copy that uses one thread: the cluster has threads of its own."""
+    one = copy(estimator)
+    one.n_jobs = 1
+    return one
+
+
+@dataclass(frozen=True, eq=False)
+class _Right:
+    """What the rows count for which an estimator is right, and all that have a class."""
+
+    estimator: Any
+    marker: Any
+
+    def __call__(self, row: tuple[Any, Labels, Any]) -> tuple[float, float]:
+        X, labels, weights = row
+        values, codes = labels.without(self.marker)
+        known = np.flatnonzero(codes >= 0)
+        if not len(known):
+            return 0.0, 0.0
+        X = X.iloc[known] if hasattr(X, "iloc") else X[known]
+        counted = np.ones(len(known)) if weights is None else np.asarray(weights)[known]
+        right = self.estimator.predict(X) == values[codes[known]]
+        return float(counted @ right), float(counted.sum())
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def lazily(
+    per_class: bool = False, per_block: bool = False, dtype: Any = np.float64
+) -> Callable[[Method], Method]:
+    """Let a method of a fitted estimator answer collections of Dask's lazily, with arrays.
+
+    per_class, per_block : whether a row has a value for each class, and for each block
+    dtype : of the answers; None for that of the classes
+    """
+
+    def decorate(method: Method) -> Method:
+        @wraps(method)
+        def answer(self: Any, X: Any, *more: Any, **options: Any) -> Any:
+            if not is_dask(X):
+                return method(self, X, *more, **options)
+            kind = np.dtype(self.classes_.dtype if dtype is None else dtype)
+            width = [len(self.model_.blocks)] if per_block else []
+            width += [len(self.classes_)] if per_class else []
+            ask = _Ask(_alone(self), method.__name__, more, options, np.empty((0, *width), kind))
+            return _mapped(ask, X)
+
+        return answer  # type: ignore[return-value]
+
+    return decorate
+
+
+@dataclass(frozen=True, eq=False)
+class _Ask:
+    """A question to an estimator.
+
+    nothing : the answer about no rows, as empty partitions have them
+    """
+
+    estimator: Any
+    method: str
+    more: tuple[Any, ...]
+    options: dict[str, Any]
+    nothing: NDArray[Any]
+
+    def __call__(self, X: Any) -> Any:
+        if not len(X):
+            return self.nothing
+        return getattr(self.estimator, self.method)(X, *self.more, **self.options)
+
+
+def _mapped(ask: _Ask, X: Any) -> Any:
+    """An array of Dask's, of what is answered about each partition."""
+    import dask
+    import dask.array as da
+
+    sent = dask.delayed(ask, traverse=False)
+    width, kind = ask.nothing.shape[1:], ask.nothing.dtype
+    made = [
+        da.from_delayed(sent(part), (n, *width), dtype=kind)
+        for part, n in zip(*_parts(X), strict=True)
+    ]
+    return da.concatenate(made, axis=0, allow_unknown_chunksizes=True)

@@ -1,0 +1,53 @@
+"""What ``fit`` takes besides arrays and data frames in memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from pskem.clusters import is_dask
+from pskem.estimators._dask import dask_table
+from pskem.estimators._stored import ArrayTable, StoredTable
+from pskem.training import MANY
+
+__all__ = ["table_of"]
+
+
+def table_of(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, classes: bool = True
+) -> StoredTable | None:
+    """What ``fit`` is given as a table that is read piece by piece, if it is one.
+
+    classes : whether it must have some
+    """
+    arrays = is_dask(X) or isinstance(X, np.memmap)
+    if classes and arrays and y is None:
+        raise ValueError("y is missing: give a class for each row of X, None for unknown ones.")
+    if is_dask(X):
+        return dask_table(estimator, X, y, sample_weight)
+    if isinstance(X, str | os.PathLike):
+        raise ValueError(
+            f"X is the path {os.fspath(X)!r}. Give the table that it leads to:"
+            " fit(pskem.open_table(path, target=...))."
+        )
+    if isinstance(X, StoredTable):
+        if y is not None or sample_weight is not None:
+            raise ValueError(
+                "A table that is read piece by piece has its classes and weights in columns: name"
+                " them when you open it, and leave y and sample_weight out."
+            )
+        if classes and not X.has_classes:
+            raise ValueError(
+                "The table has no classes: name their column when you open it,"
+                " pskem.open_table(path, target=...)."
+            )
+        return X
+    if not (isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiub" and len(X) >= MANY):
+        return None
+    given = [None if part is None else np.asanyarray(part) for part in (y, sample_weight)]
+    for name, part in zip(("y", "sample_weight"), given, strict=True):
+        if part is not None and len(part) != len(X):
+            raise ValueError(f"X has {len(X)} samples and {name} has {len(part)}; they must agree.")
+    return ArrayTable(X, given[0], given[1])

@@ -1,0 +1,245 @@
+"""Files of Arrow columns: what is known of them when they are opened, and their rows in batches."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from textwrap import shorten
+from typing import Any, NamedTuple, TypeVar
+
+from pskem.clusters import DaskPieces
+from pskem.engine import Additive, Mapper, fold_stream, rows_at_a_time
+from pskem.tables.base import TableError
+from pskem.tables.reading import ARROW, IN_PARTS, PARQUET, suffix_of
+
+__all__ = [
+    "BATCHES",
+    "Batches",
+    "FilePart",
+    "Footer",
+    "Stored",
+    "check_names",
+    "give_back",
+    "input_of",
+    "is_remote",
+    "readable",
+    "system_of",
+]
+
+#: Bytes of a record batch that is read whole; a larger one is mapped to memory.
+LARGEST_BATCH = 2**27
+#: Rows of a part of a file that a worker reads, at least, if there are as many row groups.
+ROWS_OF_PART = 2**17
+#: Characters of another library's reason that a message repeats, and what those of files that end
+#: too early have in common.
+LONGEST_REASON = 300
+TRUNCATED = re.compile(
+    "magic|footer|not an arrow file|too small|file size is|only read|end of|eof|thrift", re.I
+)
+T = TypeVar("T", bound=Additive)
+
+
+class Footer(NamedTuple):
+    """What a file says of itself.
+
+    schema : Arrow's
+    sizes : rows of each row group of a Parquet file, or of each batch of an Arrow file
+    """
+
+    schema: Any
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, path: str) -> Footer:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with readable(path):
+            if suffix_of(path) in PARQUET:
+                with pq.ParquetFile(input_of(path)) as file:
+                    about = file.metadata
+                    groups = range(about.num_row_groups)
+                    return cls(
+                        file.schema_arrow, tuple(about.row_group(i).num_rows for i in groups)
+                    )
+            one = pa.ipc.IpcReadOptions(included_fields=[0])  # of which the rows are counted
+            with pa.memory_map(path) as file:
+                schema = pa.ipc.open_file(file).schema
+                reader = pa.ipc.open_file(file, options=one)
+                batches = range(reader.num_record_batches)
+                return cls(schema, tuple(reader.get_batch(i).num_rows for i in batches))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file of Arrow columns, and what it was like when it was opened."""
+
+    path: str
+    size: int
+    changed: int
+    footer: Footer
+
+    @classmethod
+    def at(cls, path: str, footer: Footer) -> Stored:
+        return cls(path, *_state(path), footer)
+
+    def check(self) -> None:
+        """Refuse a file that is another one by now."""
+        if _state(self.path) != (self.size, self.changed):
+            raise TableError(f"{self.path} has changed while it was being read. Start again.")
+
+    def cut(self) -> Iterator[FilePart]:
+        """Parts that workers, who may be in other folders, read: some row groups each."""
+        place = self.path if is_remote(self.path) else os.path.abspath(self.path)
+        sizes = self.footer.sizes
+        rows = 0
+        groups: list[int] = []
+        for i, size in enumerate(sizes):
+            rows, groups = rows + size, [*groups, i]
+            if rows >= ROWS_OF_PART or i + 1 == len(sizes):
+                yield FilePart(place, self.path, tuple(groups))
+                rows, groups = 0, []
+
+
+def _state(path: str) -> tuple[int, int]:
+    """Size of a file, and when it was changed."""
+    if is_remote(path):
+        with readable(path):
+            system, inner = system_of(path)
+            info = system.get_file_info(inner)
+            if not info.is_file:
+                raise FileNotFoundError("there is no such file")
+            return int(info.size), int(info.mtime_ns or 0)
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror}.") from None
+    return found.st_size, found.st_mtime_ns
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Some row groups of a Parquet file, or batches of an Arrow file; all if they are None.
+
+    named : what the file is called in messages
+    """
+
+    path: str
+    named: str
+    groups: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Columns of files as batches of Arrow's, read here, or by a cluster if there are parts."""
+
+    files: tuple[Stored, ...]
+    parts: tuple[FilePart, ...]
+    names: list[str]
+
+    def fold(self, function: Callable[[Any], T], parallel_map: Mapper) -> T:
+        for file in self.files:
+            file.check()
+        read = partial(_batches_of, self.names)
+        if self.parts:
+            return DaskPieces(self.parts, read).fold(function, parallel_map)
+        batches = chain.from_iterable(read(FilePart(file.path, file.path)) for file in self.files)
+        return fold_stream(function, batches, parallel_map)
+
+
+def _batches_of(names: Sequence[str], part: FilePart) -> Iterator[Any]:
+    with readable(part.named):
+        yield from BATCHES[suffix_of(part.path)](part, names, rows_at_a_time(len(names)))
+    give_back()
+
+
+def give_back() -> None:
+    """Give the system the memory that Arrow keeps for files to come: about 100 MB for Parquet."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+
+
+class readable:
+    """Errors of a file in words, with its name."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        import pyarrow as pa
+
+        if isinstance(error, TableError):
+            return
+        if isinstance(error, OSError | pa.ArrowException):
+            reason = shorten(str(error).rstrip(". "), LONGEST_REASON, placeholder=" ..")
+            hint = " Was it written to its end?" if TRUNCATED.search(reason) else ""
+            raise TableError(f"{self.path} cannot be read: {reason}.{hint}") from None
+
+
+def _parquet_batches(part: FilePart, names: Sequence[str], rows: int) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    groups = None if part.groups is None else list(part.groups)
+    with pq.ParquetFile(input_of(part.path), **IN_PARTS) as file:
+        check_names(part.named, names, file.schema_arrow.names)
+        yield from file.iter_batches(rows, groups, list(names), use_threads=False)
+
+
+def _arrow_batches(part: FilePart, names: Sequence[str], rows: int) -> Iterator[Any]:
+    import pyarrow as pa
+
+    path = part.path
+    with pa.OSFile(path) as file:
+        reader = pa.ipc.open_file(file)
+        present, n = reader.schema.names, max(1, reader.num_record_batches)
+    check_names(part.named, names, present)
+    # Nothing is read of other columns.
+    options = pa.ipc.IpcReadOptions(included_fields=[present.index(name) for name in names])
+    opener = pa.OSFile if os.path.getsize(path) / n <= LARGEST_BATCH else pa.memory_map
+    with opener(path) as file:
+        reader = pa.ipc.open_file(file, options=options)
+        for i in range(reader.num_record_batches) if part.groups is None else part.groups:
+            batch = reader.get_batch(i).select(list(names))
+            for low in range(0, batch.num_rows, rows):
+                yield batch.slice(low, rows)
+
+
+BATCHES: dict[str, Callable[[FilePart, Sequence[str], int], Iterator[Any]]] = {
+    **dict.fromkeys(PARQUET, _parquet_batches),
+    **dict.fromkeys(ARROW, _arrow_batches),
+}
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is an address such as s3://bucket/part.parquet."""
+    return "://" in path
+
+
+def input_of(path: str) -> Any:
+    """What pyarrow reads a file from."""
+    if not is_remote(path):
+        return path
+    system, inner = system_of(path)
+    return system.open_input_file(inner)
+
+
+def system_of(path: str) -> tuple[Any, str]:
+    """The file system of an address, and the path there."""
+    from pyarrow import fs
+
+    system, inner = fs.FileSystem.from_uri(path)
+    return system, str(inner)
+
+
+def check_names(path: str, names: Sequence[str], present: Sequence[str]) -> None:
+    missing = sorted(set(names) - set(present))
+    if missing:
+        raise TableError(f"{path} has no column {missing[0]!r}, which the table has elsewhere.")

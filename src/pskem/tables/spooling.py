@@ -1,0 +1,100 @@
+"""Copies of tables as one file of Arrow columns, where they cannot be read piece by piece as is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pskem.engine import rows_at_a_time
+from pskem.files import Scratch
+from pskem.tables.base import NoRowsError, TableError, spoken
+from pskem.tables.batches import Footer, check_names
+from pskem.tables.columns import Columns, align, labels_of
+from pskem.tables.reading import read_parts
+
+__all__ = ["spool", "target_type"]
+
+
+def target_type(footers: Collection[Footer], head: Any, target: str) -> Any:
+    """Arrow's type of the classes, in all files; text where they are not of one."""
+    import pyarrow as pa
+
+    kinds = [pa.array(head[target], from_pandas=True).type]
+    kinds += [footer.schema.field(target).type for footer in footers]
+    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
+    try:
+        fields = [pa.schema([(target, kind)]) for kind in plain]
+        return pa.unify_schemas(fields, promote_options="permissive").field(target).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.string()
+
+
+def spool(
+    paths: Sequence[str],
+    columns: Columns,
+    target: str | None,
+    kind: Any,
+    weights: str | None,
+    categorical: Collection[str],
+    scratch: Scratch,
+) -> str:
+    """The columns that are used, as a file of Arrow columns in a folder of its own.
+
+    kind : Arrow's type of the target
+    """
+    import pyarrow as pa
+
+    place = str(scratch.folder / "table.arrow")
+    more, classes = ([] if name is None else [name] for name in (weights, target))
+    schema = pa.schema(
+        [(name, pa.float64()) for name in [*columns.numeric, *more]]
+        + [(name, pa.string()) for name in columns.categorical]
+        + [(name, kind) for name in classes]
+    )
+    as_text = kind is None or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    wanted = Columns([*columns.numeric, *more], columns.categorical, {})
+    try:
+        with pa.OSFile(place, "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for path in paths:
+                for part in _parts_of(path, schema.names, classes, categorical):
+                    frame = _aligned(path, part, wanted)
+                    for name in classes:
+                        texts = _texts_of(part, name) if as_text else None
+                        plain = pd.ArrowDtype(kind)
+                        frame[name] = part[name].astype(plain) if texts is None else texts
+                    writer.write_batch(pa.RecordBatch.from_pandas(frame, schema, False))
+    except OSError as error:
+        raise TableError(
+            f"There is no room for a copy of {spoken(paths[0])} in {scratch.folder.parent}:"
+            f" {error.strerror or error}. Make room there, name another folder in TMPDIR, or give a"
+            " Parquet file, which needs no copy."
+        ) from None
+    return place
+
+
+def _parts_of(
+    path: str, names: Sequence[str], verbatim: Collection[str], text: Collection[str]
+) -> Iterator[Any]:
+    """A file that has these columns, as data frames; none if it has no rows."""
+    with suppress(NoRowsError):
+        for part in read_parts(path, verbatim=verbatim, text=text, rows=rows_at_a_time(len(names))):
+            check_names(path, names, part.columns)
+            yield part
+
+
+def _aligned(path: str, part: Any, columns: Columns) -> Any:
+    try:
+        return align(part, columns)
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from None
+
+
+def _texts_of(part: Any, target: str) -> Any:
+    labels, present = labels_of(part, target)
+    texts = np.full(len(part), None, dtype=object)
+    texts[present] = [str(label) for label in labels]
+    return texts

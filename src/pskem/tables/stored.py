@@ -1,0 +1,365 @@
+"""Tables that are read piece by piece, as often as they are needed: Parquet, Arrow, and text."""
+
+from __future__ import annotations
+
+import glob
+import os
+import warnings
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pskem.engine import Mapped, Pieces
+from pskem.estimators import Frame, Labels
+from pskem.files import Scratch
+from pskem.structures import FloatArray
+from pskem.tables.base import NoRowsError, TableError, check_unique
+from pskem.tables.batches import (
+    BATCHES,
+    Batches,
+    FilePart,
+    Footer,
+    Stored,
+    check_names,
+    give_back,
+    input_of,
+    is_remote,
+    readable,
+    system_of,
+)
+from pskem.tables.columns import (
+    Columns,
+    category_texts,
+    check_size,
+    check_weights,
+    infer_columns,
+    labels_of,
+)
+from pskem.tables.reading import (
+    IN_PARTS,
+    PARQUET,
+    ROWS,
+    from_arrow,
+    is_named,
+    read_parts,
+    suffix_of,
+)
+from pskem.tables.spooling import spool, target_type
+from pskem.tables.text import COMPRESSED
+
+__all__ = ["FileTable", "is_remote", "open_table", "stored_size"]
+
+#: How many times larger a compressed text is, about.
+PACKED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class FileTable:
+    """Rows of files, read piece by piece.
+
+    It is what :func:`open_table` returns and ``fit`` takes.
+
+    source : what the table was opened from
+    files : of Arrow columns: those that were given, or what was made of them
+    used : the columns that are features
+    target, weights : the columns of the classes and of the weights
+    n_rows : in all files
+    unlabelled : whether rows without a class are there
+    parts : what the workers of a cluster read; none if there is no cluster
+    """
+
+    source: str
+    files: tuple[Stored, ...]
+    used: Columns
+    target: str | None
+    weights: str | None
+    n_rows: int
+    unlabelled: bool = True
+    parts: tuple[FilePart, ...] = ()
+    scratch: Scratch | None = field(default=None, repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        return self.used.used
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.names)
+
+    @property
+    def has_classes(self) -> bool:
+        return self.target is not None
+
+    @property
+    def categorical(self) -> NDArray[np.intp]:
+        return np.arange(len(self.used.numeric), self.n_columns)
+
+    @property
+    def pieces(self) -> Pieces:
+        wanted = [*self.names, *filter(None, (self.target, self.weights))]
+        framed = partial(_framed, self.used, self.target, self.weights, self.unlabelled)
+        return Mapped(Batches(self.files, self.parts, wanted), framed)
+
+    def on_cluster(self) -> FileTable:
+        """The same table, read by the workers of a Dask cluster, which must see its files."""
+        return replace(self, parts=tuple(part for file in self.files for part in file.cut()))
+
+
+def _framed(
+    used: Columns, target: str | None, weights: str | None, unlabelled: bool, batch: Any
+) -> Frame:
+    """A piece of a table, from a batch of Arrow columns."""
+    labels = Labels.all_alike(batch.num_rows)
+    if target is not None:
+        labels = _labels(batch.column(target), target)
+    if not unlabelled and (labels.codes < 0).any():
+        known = np.flatnonzero(labels.codes >= 0)
+        batch, labels = batch.take(known), labels._replace(codes=labels.codes[known])
+    X = np.empty((len(used.numeric), batch.num_rows))
+    for row, name in zip(X, used.numeric, strict=True):
+        row[:] = _numbers(batch.column(name))
+    counted = None
+    if weights is not None:
+        counted = _numbers(batch.column(weights))
+        check_weights(weights, counted)
+        check_size(weights, counted.max(initial=0.0))
+    _check_values(X, used.numeric)
+    columns: Any = X.T
+    if used.categorical:
+        columns = pd.DataFrame(X.T, columns=used.numeric)
+        for name in used.categorical:
+            columns[name] = _categories(batch.column(name))
+    return Frame(columns, labels, counted)
+
+
+def _check_values(X: FloatArray, names: Sequence[str]) -> None:
+    """Refuse numbers (M, n) that are too large; infinite ones become NaN, in place."""
+    if not X.size:
+        return
+    largest = np.fmax(np.fmax.reduce(X, axis=1), -np.fmin.reduce(X, axis=1))
+    if np.isinf(largest).any():
+        warnings.warn("Infinite values count as missing.", UserWarning, stacklevel=2)
+        X[np.isinf(X)] = np.nan
+        largest = np.fmax.reduce(np.abs(X), axis=1)
+    for name, value in zip(names, largest, strict=True):
+        check_size(name, value)
+
+
+def _numbers(column: Any) -> FloatArray:
+    """Numbers of an Arrow column, (n,), NaN where one is missing."""
+    import pyarrow as pa
+
+    if not pa.types.is_floating(column.type) or pa.types.is_float16(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    values: FloatArray = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _encoded(column: Any) -> tuple[Any, NDArray[np.intp]]:
+    """Different values of an Arrow column, as a pandas one, and their places, (n,); -1 for none."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return column.dictionary.to_pandas(types_mapper=pd.ArrowDtype), codes.astype(np.intp)
+
+
+def _categories(column: Any) -> Any:
+    values, codes = _encoded(column)
+    texts = category_texts(values)
+    known, places = np.unique(texts.dropna().astype(str), return_inverse=True)
+    recoded = np.full(len(texts) + 1, -1, dtype=np.intp)
+    recoded[np.flatnonzero(texts.notna())] = places
+    return pd.Categorical.from_codes(recoded[codes], categories=known.astype(object))
+
+
+def _labels(column: Any, target: str) -> Labels:
+    values, codes = _encoded(column)
+    if not len(values):
+        return Labels(np.empty(0, dtype=np.intp), codes)
+    labels, present = labels_of(pd.DataFrame({target: values}), target)
+    places = np.full(len(values) + 1, -1, dtype=np.intp)
+    places[np.flatnonzero(present)] = np.arange(len(labels))
+    return Labels(labels, places[codes])
+
+
+def open_table(
+    source: Any,
+    target: str | None = None,
+    *,
+    weights: str | None = None,
+    drop: Collection[str] = (),
+    categorical: Collection[str] = (),
+    unlabelled: bool = True,
+) -> FileTable:
+    """Open a table that need not fit into memory, for ``fit``.
+
+    Nothing is kept of it in memory. Parquet and Arrow files are read anew in every pass, while the
+    next rows are being read ahead. Text is parsed once, into an Arrow file in the folder for
+    temporary files (``TMPDIR``), which is about as large as the text and is removed with the table.
+    Columns are used as on the command line: the first 20,000 rows say which hold numbers, and which
+    categories.
+
+    Parameters
+    ----------
+    source : path-like, or list of path-like
+        Parquet, Arrow (.arrow, .feather), CSV or TSV files, perhaps compressed, with the same
+        columns. A name may have wildcards (``part-*.parquet``); a folder stands for the Parquet
+        files in it. Parquet files may lie elsewhere, as far as pyarrow knows how to read from there
+        (``s3://bucket/part-*.parquet``).
+    target : str
+        Column of the classes; None for a table without, for :class:`SharedKernelDensity`.
+    weights : str or None, default=None
+        Column that says how often each row counts.
+    drop, categorical : collection of str
+        Columns that are left out, and columns of numbers that are categories.
+    unlabelled : bool, default=True
+        Whether rows without a class are learnt from as well; otherwise they are left out.
+
+    Returns
+    -------
+    table : FileTable
+        For :meth:`SharedKernelClassifier.fit`, in the place of X and y.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import pskem
+    >>> from sklearn.datasets import load_iris
+    >>> frame = load_iris(as_frame=True).frame
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "iris.parquet"
+    ...     frame.to_parquet(path)
+    ...     table = pskem.open_table(path, target="target")
+    ...     model = pskem.SharedKernelClassifier(random_state=0).fit(table)
+    >>> model.n_features_in_
+    4
+    """
+    paths = _paths(source)
+    name = str(source) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    head = _head(paths, name, target, categorical)
+    give_back()
+    if target is not None:
+        if weights == target:
+            raise TableError(f"The column {target!r} holds the classes; it has no weights.")
+        labels_of(head, target)
+    if weights is not None and weights not in head.columns:
+        raise TableError(f"There is no column {weights!r} to take weights from.")
+    unused = drop if weights is None else (*drop, weights)
+    columns = infer_columns(head, target, unused, categorical)
+    scratch = None
+    wanted = [*columns.used, *filter(None, (target, weights))]
+    numbers = [*columns.numeric, *([] if weights is None else [weights])]
+    footers = {path: Footer.of(path) for path in paths if suffix_of(path) in BATCHES}
+    typed = [_typed(path, footer, wanted, numbers) for path, footer in footers.items()]
+    if not all(typed) or len(footers) < len(set(paths)):
+        scratch = Scratch()
+        kind = None if target is None else target_type(footers.values(), head, target)
+        paths = [spool(paths, columns, target, kind, weights, categorical, scratch)]
+        footers = {path: Footer.of(path) for path in paths}
+    n_rows = sum(sum(footer.sizes) for footer in footers.values())
+    files = tuple(Stored.at(path, footers[path]) for path in paths)
+    return FileTable(name, files, columns, target, weights, n_rows, unlabelled, scratch=scratch)
+
+
+def stored_size(path: str) -> int:
+    """Bytes that the rows of a file take in memory, about."""
+    if suffix_of(path) in PARQUET:
+        footer = Footer.of(path)
+        return 8 * sum(footer.sizes) * len(footer.schema.names)
+    packed = path.lower().endswith(tuple(COMPRESSED))
+    return os.path.getsize(path) * (PACKED if packed else 1)
+
+
+def _paths(source: Any) -> list[str]:
+    """The files that are meant, in the order of their names."""
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    found: list[str] = []
+    for item in [str(os.fspath(path)) for path in given]:
+        if is_remote(item):
+            found += _remote(item)
+        elif os.path.isdir(item):
+            inside = sorted(str(path) for path in Path(item).iterdir())
+            inside = [path for path in inside if suffix_of(path) in PARQUET]
+            if not inside:
+                raise TableError(f"The folder {item} has no Parquet files.")
+            found += inside
+        elif glob.has_magic(item) and not os.path.exists(item):
+            matching = sorted(glob.glob(item))
+            if not matching:
+                raise TableError(f"No file is called {item}.")
+            found += matching
+        elif item == "-":
+            raise TableError("Standard input can be read once only; give a file.")
+        elif is_named(item):
+            raise TableError(f"{item} is the name of a data set; give a file.")
+        else:
+            found.append(item)
+    if not found:
+        raise TableError("There is no file to read: the list of files is empty.")
+    return found
+
+
+def _remote(address: str) -> list[str]:
+    """The addresses that one with wildcards, or that of a folder, stands for."""
+    from pyarrow import fs
+
+    folder, _, name = address.rpartition("/")
+    with readable(address):
+        if not glob.has_magic(name):
+            system, inner = system_of(address)
+            if system.get_file_info(inner).is_file:
+                return [address]
+            folder, name = address.rstrip("/"), "*"
+        system, inner = system_of(folder)
+        infos = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+    paths = sorted(info.path for info in infos if info.is_file)
+    scheme = address.split("://")[0]
+    found = [f"{scheme}://{path}" for path in paths if fnmatch(path.rpartition("/")[2], name)]
+    found = [path for path in found if suffix_of(path) in PARQUET]
+    if not found:
+        raise TableError(f"No Parquet file is called {address}.")
+    return found
+
+
+def _head(paths: Sequence[str], name: str, target: str | None, categorical: Collection[str]) -> Any:
+    """The first rows, as a data frame, of the first file that has some."""
+    for path in paths:
+        with suppress(NoRowsError):
+            return _first_rows(path, target, categorical)
+    raise NoRowsError(f"{name} has no rows.")
+
+
+def _first_rows(path: str, target: str | None, categorical: Collection[str]) -> Any:
+    verbatim = [] if target is None else [target]
+    if not is_remote(path):
+        return next(iter(read_parts(path, verbatim=verbatim, text=categorical)))
+    if suffix_of(path) not in PARQUET:
+        raise TableError(f"{path} is not a Parquet file; of those that lie elsewhere, only these.")
+    import pyarrow.parquet as pq
+
+    with readable(path), pq.ParquetFile(input_of(path), **IN_PARTS) as file:
+        for batch in file.iter_batches(batch_size=ROWS):
+            if batch.num_rows:
+                return from_arrow(batch, verbatim)
+    raise NoRowsError(f"{path} has no rows.")
+
+
+def _typed(path: str, footer: Footer, wanted: Sequence[str], numbers: Sequence[str]) -> bool:
+    """Whether the numbers of a file are numbers, and not texts that mean some."""
+    from pyarrow import types as kinds
+
+    schema = footer.schema
+    check_unique(path, schema.names)
+    check_names(path, wanted, schema.names)
+    numeric = (kinds.is_integer, kinds.is_floating, kinds.is_decimal, kinds.is_null)
+    return all(any(is_one(schema.field(name).type) for is_one in numeric) for name in numbers)

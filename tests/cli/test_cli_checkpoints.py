@@ -1,0 +1,119 @@
+"""Commands that are killed go on from their checkpoint."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+
+from pskem import load
+from pskem.cli.app import run
+
+pytestmark = pytest.mark.plumbing
+
+N = 20_500
+#: The command with checkpoints after every pass and every trial.
+EAGER = "from pskem.persistence import checkpoints as c; c.SHARE = float('inf')"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pskem.persistence.checkpoints.SHARE", np.inf)
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=N)
+    X = (rng.standard_normal((3, 4)) * 1.5)[y] + rng.standard_normal((N, 4))
+    pd.DataFrame(X, columns=list("abcd")).assign(kind=y).to_parquet("large.parquet")
+    load_iris(as_frame=True).frame.to_csv("small.csv", index=False)
+
+
+COMMANDS = {
+    "fit": ["fit", "large.parquet", "-t", "kind", "-k", "9", "--max-iter", "30", "--tol", "0"],
+    "out of core": ["fit", "large.parquet", "-t", "kind", "-k", "9", "--tol", "0", "--max-iter",
+                    "12", "--out-of-core"],
+    "tune": ["tune", "small.csv", "-t", "target", "--seconds", "1000", "--folds", "2"],
+}  # fmt: skip
+
+
+def started(arguments):
+    code = f"{EAGER}; from pskem.cli import main; main({arguments!r})"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code], **quiet)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_killed_ends_with_the_same_model(name):
+    command = [*COMMANDS[name], "--checkpoint", "run.checkpoint", "--n-jobs", "1"]
+    start = time.monotonic()
+    assert run([*command, "-o", "undisturbed.pskem"]) == 0
+    whole = time.monotonic() - start
+    assert not os.path.exists("run.checkpoint")
+    rng = random.Random(os.urandom(8))
+    deadline = time.monotonic() + 20.0
+    process = started([*command, "-o", "killed.pskem"])
+    while not os.path.exists("run.checkpoint") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(rng.uniform(0.0, 0.7 * whole))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert run([*command, "-o", "killed.pskem"]) == 0
+    assert not os.path.exists("run.checkpoint")
+    one, two = (load(f"{name}.pskem") for name in ("undisturbed", "killed"))
+    frame = pd.read_parquet("large.parquet").drop(columns="kind")
+    if name == "tune":
+        frame = load_iris(as_frame=True).data
+    np.testing.assert_array_equal(one.predict_proba(frame), two.predict_proba(frame))
+
+
+def test_a_checkpoint_of_another_command_is_refused(capsys, monkeypatch):
+    command = [*COMMANDS["fit"], "--checkpoint", "run.checkpoint"]
+    monkeypatch.setattr("pskem.persistence.checkpoints.Checkpoint.remove", lambda self: None)
+    assert run([*command, "-o", "model.pskem"]) == 0
+    kept = Path("run.checkpoint").read_bytes()
+    for changed in (
+        ["-k", "8"],
+        ["--seed", "3"],
+        ["--drop", "a"],
+        ["--validation-fraction", "0.3"],
+    ):
+        assert run([*command, *changed, "-o", "other.pskem"]) == 1
+        err = capsys.readouterr().err
+        assert "The checkpoint run.checkpoint is of a training" in err
+        assert err.splitlines()[-1].startswith("Error: ")
+    assert run([*COMMANDS["tune"], "--checkpoint", "run.checkpoint"]) == 1
+    assert Path("run.checkpoint").read_bytes() == kept
+    assert not os.path.exists("other.pskem")
+
+
+def test_the_interrupted_say_so_and_keep_the_old_model(capsys):
+    assert run([*COMMANDS["fit"], "-o", "model.pskem", "--json"]) == 0
+    json.loads(capsys.readouterr().out)
+    before = Path("model.pskem").read_bytes()
+    long = [*COMMANDS["fit"], "-o", "model.pskem", "--checkpoint", "run.checkpoint"]
+    process = started(long)
+    deadline = time.monotonic() + 20.0
+    while not os.path.exists("run.checkpoint") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert err.decode().splitlines()[-1] == "Interrupted."
+    assert Path("model.pskem").read_bytes() == before
+    assert os.path.exists("run.checkpoint")
+
+
+@pytest.mark.parametrize("command", ["fit", "tune"])
+def test_the_checkpoint_is_not_where_the_model_goes(command, capsys):
+    for place in ("model.pskem", "./model.pskem"):
+        options = ["-t", "target", "-o", "model.pskem", "--checkpoint", place]
+        assert run([command, "small.csv", *options]) == 2
+        assert "is where the model goes, too. Name another file" in capsys.readouterr().err
+    assert not os.path.exists("model.pskem")

@@ -1,0 +1,270 @@
+"""Tables that are read piece by piece, on the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pskem import load, open_table
+from pskem.cli.app import run
+from pskem.workflow import stored
+
+pytestmark = [
+    pytest.mark.plumbing,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of sockets of a cluster
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+N = 21_000
+QUICK = ["-k", "6", "--max-iter", "4", "--tol", "0", "--discriminative-iter", "2", "--json"]
+
+
+@pytest.fixture
+def frame(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=N)
+    X = (rng.standard_normal((3, 4)) * 1.5)[y] + rng.standard_normal((N, 4))
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.loc[::50, "b"] = np.nan
+    frame["colour"] = np.array(["red", "green", "blue"])[(y + (rng.random(N) < 0.3)) % 3]
+    frame["row"] = np.arange(N)
+    frame["kind"] = np.array(["iris", "rose", "tulip"])[y]
+    return frame
+
+
+def fitted(capsys, *arguments):
+    code = run(["fit", *arguments, "-t", "kind", *QUICK])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return json.loads(out), err
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "table.csv", "table.arrow"])
+def test_the_model_is_that_of_the_table_in_memory(frame, capsys, name):
+    if name.endswith("csv"):
+        frame.to_csv(name, index=False)
+    else:
+        (frame.to_parquet if name.endswith("parquet") else frame.to_feather)(name)
+    plain, _ = fitted(capsys, name, "-o", "plain.pskem")
+    made, err = fitted(capsys, name, "-o", "made.pskem", "--out-of-core")
+    assert "Column 'row' is left out: it numbers the rows" in err
+    assert made["n_validation"] > 0.09 * N
+    for key in ("n_train", "n_validation", "classes", "n_features", "n_components", "n_iter"):
+        assert made[key] == plain[key], key
+    for key in ("training_accuracy", "validation_accuracy", "log_likelihood_per_row"):
+        assert made[key] == pytest.approx(plain[key], abs=1e-9), key
+    X = frame.drop(columns=["kind", "row"])
+    one, two = (load(path).predict_proba(X) for path in ("plain.pskem", "made.pskem"))
+    np.testing.assert_allclose(one, two, atol=1e-9)
+    assert run(["evaluate", "made.pskem", name]) == 0
+    assert run(["predict", "made.pskem", name, "-o", "labels.csv"]) == 0
+
+
+@pytest.mark.parametrize("how", ["plain", "early", "weights", "unlabelled"])
+def test_few_rows_are_held_out_as_in_memory(frame, capsys, how):
+    frame = frame.head(900).drop(columns="row").assign(count=np.arange(900) % 3)
+    options = {"early": ["--early-stopping"], "weights": ["--weights", "count"]}.get(how, [])
+    if how == "unlabelled":
+        frame.loc[::4, "kind"] = None
+        options = ["--unlabelled"]
+    (frame if how == "weights" else frame.drop(columns="count")).to_parquet("table.parquet")
+    plain, _ = fitted(capsys, "table.parquet", "-o", "plain.pskem", *options)
+    made, _ = fitted(capsys, "table.parquet", "-o", "made.pskem", "--out-of-core", *options)
+    other = {"seconds", "model", "remarks"}
+    assert {key: made[key] for key in made.keys() - other} == {
+        key: plain[key] for key in plain.keys() - other
+    }
+    X = frame.drop(columns="kind")
+    one, two = (load(path).predict_proba(X) for path in ("plain.pskem", "made.pskem"))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_rows_that_are_held_out_measure_accuracy(frame, capsys):
+    frame.to_parquet("table.parquet")
+    made, _ = fitted(capsys, "table.parquet", "--out-of-core", "--validation-fraction", "0.2")
+    assert abs(made["n_validation"] / N - 0.2) < 0.01
+    assert made["n_train"] + made["n_validation"] == N
+    assert abs(made["validation_accuracy"] - made["training_accuracy"]) < 0.03
+
+
+def test_rows_without_a_class_are_left_out_unless_they_are_asked_for(frame, capsys):
+    frame.loc[::3, "kind"] = None
+    frame.to_parquet("table.parquet")
+    with_class, _ = fitted(capsys, "table.parquet", "--out-of-core")
+    assert with_class["unlabelled_weight"] is None
+    both, _ = fitted(
+        capsys, "table.parquet", "--out-of-core", "--unlabelled", "--unlabelled-weight", "1",
+        "--overwrite",
+    )  # fmt: skip
+    assert both["unlabelled_weight"] == 1.0
+
+
+def test_early_stopping_holds_rows_of_its_own_out(frame, capsys):
+    frame.to_parquet("table.parquet")
+    made, _ = fitted(capsys, "table.parquet", "--out-of-core", "--early-stopping")
+    assert 0 < made["best_iter"] <= made["n_iter"] == 4
+    assert len(load("table.pskem")[-1].validation_scores_) == 4
+
+
+def test_several_files_are_read_piece_by_piece(frame, capsys, tmp_path):
+    (tmp_path / "parts").mkdir()
+    for i, part in enumerate(np.array_split(np.arange(N), 3)):
+        frame.iloc[part].to_parquet(f"parts/{i}.parquet")
+    one, _ = fitted(capsys, "parts", "-o", "one.pskem")
+    two, _ = fitted(capsys, "parts/*.parquet", "-o", "two.pskem")
+    assert one["n_train"] + one["n_validation"] == N
+    assert {**one, "seconds": 0, "model": 0} == {**two, "seconds": 0, "model": 0}
+    assert run(["fit", "parts", "-t", "kind", "--in-memory"]) == 2
+    assert "--in-memory reads one file" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_read_piece_by_piece(frame, capsys, monkeypatch):
+    frame.to_parquet("table.parquet")
+    monkeypatch.setattr(stored, "_free_memory", lambda: 8.0 * N * 7)
+    _, err = fitted(capsys, "table.parquet")
+    assert "would take about 0.0 GB of memory, so it is read piece by piece" in err
+    assert "--in-memory reads it at once" in err
+    _, err = fitted(capsys, "table.parquet", "--in-memory", "--overwrite")
+    assert "piece by piece" not in err
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table.parquet", "--pca", "2"], "--pca needs the whole table in memory"),
+        (["table.parquet", "--ica"], "--ica needs the whole table in memory"),
+        (["-"], "Standard input can be read once only"),
+        (["iris"], "iris is the name of a data set"),
+        (["part*.csv"], "No file is called part*.csv"),
+    ],
+)
+def test_what_cannot_be_is_refused(frame, capsys, arguments, message):
+    frame.to_parquet("table.parquet")
+    assert run(["fit", *arguments, "-t", "kind", "--out-of-core"]) in (1, 2)
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") <= 2
+    assert "Traceback" not in err
+
+
+def test_a_cluster_gives_the_same_model(frame, capsys, tmp_path):
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    (tmp_path / "parts").mkdir()
+    for i, part in enumerate(np.array_split(np.arange(N), 3)):
+        frame.iloc[part].to_parquet(f"parts/{i}.parquet")
+    one, _ = fitted(capsys, "parts", "-o", "one.pskem")
+    two, err = fitted(capsys, "parts/*.parquet", "-o", "two.pskem", "--workers", "2")
+    three, _ = fitted(capsys, f"file://{tmp_path}/parts/*.parquet", "-o", "three.pskem")
+    assert "2 worker(s); dashboard: http://127.0.0.1" in err
+    for other in (two, three):
+        assert other["n_train"] == one["n_train"]
+        assert other["validation_accuracy"] == one["validation_accuracy"]
+    X = frame.drop(columns=["kind", "row"])
+    expected, *found = (load(f"{name}.pskem").predict_proba(X) for name in ("one", "two", "three"))
+    for proba in found:
+        np.testing.assert_allclose(proba, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "give one"),
+        (["--workers", "2", "--in-memory"], "leave out --scheduler, --workers"),
+        (["--scheduler", "tcp://127.0.0.1:9"], "There is no Dask scheduler at tcp://127.0.0.1:9"),
+    ],
+)
+def test_clusters_that_cannot_be_are_refused(frame, capsys, monkeypatch, arguments, message):
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    monkeypatch.setattr("pskem.cli.cluster.PATIENCE", 1)
+    frame.to_parquet("table.parquet")
+    assert run(["fit", "table.parquet", "-t", "kind", "-q", *arguments]) in (1, 2)
+    err = capsys.readouterr().err
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_workers_may_run_in_another_folder(frame, capsys, tmp_path):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    frame.to_parquet("table.parquet", row_group_size=7000)
+    plain, _ = fitted(capsys, "table.parquet", "-o", "plain.pskem", "--out-of-core")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "processes": True}
+    with (
+        distributed.LocalCluster(n_workers=1, **options) as made,
+        distributed.Client(made) as client,
+    ):
+        client.run(os.chdir, str(elsewhere))
+        address = made.scheduler_address
+        there, _ = fitted(capsys, "table.parquet", "-o", "there.pskem", "--scheduler", address)
+    assert there["validation_accuracy"] == plain["validation_accuracy"]
+    (part,) = open_table("table.parquet", "kind").on_cluster().parts
+    assert part.named == "table.parquet", "which messages say"
+
+
+@pytest.fixture
+def training(frame):
+    """A command with two workers that takes long, in a process group of its own."""
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    if os.name != "posix":
+        pytest.skip("there are no process groups here")
+    frame.drop(columns="row").to_parquet("table.parquet")
+    command = [sys.executable, "-m", "pskem", "fit", "table.parquet", "-t", "kind"]
+    long = ["-k", "60", "--max-iter", "100000", "--tol", "0", "--discriminative-iter", "0"]
+    with subprocess.Popen(
+        [*command, *long, "--workers", "2"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert "2 worker(s)" in process.stderr.readline()
+            time.sleep(1.0)
+            assert process.poll() is None
+            yield process
+            assert _is_gone(process.pid), "some processes have outlived the command"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _is_gone(group, seconds=20.0):
+    """Whether all processes of a group end in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_an_interrupt_ends_all_with_one_line(training):
+    """A terminal sends it to every process of the group, workers too."""
+    os.killpg(training.pid, signal.SIGINT)
+    _, err = training.communicate(timeout=60)
+    assert training.returncode == 130
+    assert err.split() == ["Interrupted."]
+
+
+def test_workers_end_with_a_command_that_is_killed(training):
+    training.kill()
+    training.communicate(timeout=60)
+
+
+def test_addresses_that_lead_nowhere_are_named(frame, capsys, tmp_path):
+    for name in ("none.parquet", "part-*.parquet"):
+        assert run(["fit", f"file://{tmp_path}/{name}", "-t", "kind"]) == 1
+        err = capsys.readouterr().err
+        assert f"No Parquet file is called file://{tmp_path}/{name}." in err

@@ -1,0 +1,71 @@
+"""What is freed inside a task stays with the process, and is given back afterwards."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.plumbing
+
+SCRIPT = """
+import resource
+from contextlib import nullcontext
+from threading import Thread
+import numpy as np
+from pskem.engine import kept_memory
+
+def faults(inside):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    with inside:
+        for _ in range(50):
+            np.ones(2**18)  # 2 MB: 512 pages
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def tell():
+    with kept_memory:  # whoever leaves first does not end it for the others
+        pass
+    print(faults(nullcontext()), faults(kept_memory), faults(nullcontext()))
+
+thread = Thread(target=tell)  # Dask's tasks run in threads, which have heaps of their own
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator has no such limit")
+def test_pages_are_made_once_inside_and_anew_outside():
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}
+    run = [sys.executable, "-c", SCRIPT]
+    told = subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout
+    before, inside, after = map(int, told.split())
+    assert before > 50 * 500
+    assert inside < 5 * 512
+    assert after > 50 * 500
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator has no such limit")
+def test_an_allocator_that_nobody_told_anything_learns_to_keep():
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    run = [sys.executable, "-c", SCRIPT.replace("    with kept_memory:  #", "    if True:  #")]
+    told = subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout
+    assert int(told.split()[1]) < 5 * 512
+
+
+def test_an_allocator_that_nobody_told_anything_is_given_no_limits(monkeypatch):
+    from pskem.engine import _allocation
+
+    calls = []
+    monkeypatch.setattr(_allocation, "_mallopt", lambda: lambda *limit: calls.append(limit))
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    _allocation._keep()()
+    assert calls == []
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    undo = _allocation._keep()
+    kept = list(calls)
+    undo()
+    trim, mmap = _allocation.TRIM_THRESHOLD, _allocation.MMAP_THRESHOLD
+    assert kept == [(trim, _allocation.KEPT), (mmap, _allocation.LARGEST_MMAP)]
+    assert calls[2:] == [(trim, 65536), (mmap, 2**17)]
