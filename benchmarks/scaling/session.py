@@ -99,7 +99,10 @@ class Session:
 
         dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
         cluster = LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
         )
         return self._open.enter_context(Client(self._open.enter_context(cluster)))
 
