@@ -573,6 +573,13 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     assert peaks[1] - peaks[0] < 40.0, "MB, of 88 more"
 
 
+def test_a_row_has_one_class(tmp_path):
+    frame = pd.DataFrame({"kind": ["a", "b"] * 50, "x": range(100), "pair": [[1, 2], [3]] * 50})
+    frame.to_parquet(tmp_path / "table.parquet")
+    with pytest.raises(TableError, match=r"'pair' holds list<.*not one class in each row"):
+        open_table(tmp_path / "table.parquet", "pair")
+
+
 def test_classes_of_mapped_rows_may_stand_in_a_column(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=N)
