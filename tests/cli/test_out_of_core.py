@@ -268,3 +268,10 @@ def test_addresses_that_lead_nowhere_are_named(frame, capsys, tmp_path):
         assert run(["fit", f"file://{tmp_path}/{name}", "-t", "kind"]) == 1
         err = capsys.readouterr().err
         assert f"No Parquet file is called file://{tmp_path}/{name}." in err
+
+
+def test_workers_elsewhere_do_not_see_copies(frame, capsys):
+    """Which is said before anything is trained, or anybody asked."""
+    frame.head(200).to_csv("table.csv", index=False)
+    assert run(["fit", "table.csv", "-t", "kind", "--scheduler", "tcp://127.0.0.1:9"]) == 1
+    assert "Give --scheduler Parquet files" in capsys.readouterr().err

@@ -11,10 +11,16 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import sklearn.exceptions
+from numpy.testing import assert_array_equal
 
 import pskem
 from pskem import SharedKernelClassifier, open_table
+from pskem.engine import _pieces, serial_map
 from pskem.tables import TableError
+from pskem.tables.columns import labels_of
+from pskem.tables.reading import read_table
+from pskem.workflow.stored import Rows
 from reference import distance
 
 pytestmark = pytest.mark.plumbing
@@ -164,6 +170,48 @@ def test_what_a_killed_process_left_behind_is_removed(frame, tmp_path, monkeypat
     assert ours.exists()
     assert theirs.exists()
     assert mine.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [("*.parquet", ""), ("", ""), ("part?1.parquet", "?use_mmap=1"), ("part%20*", "?use_mmap=1")],
+)
+def test_addresses_keep_their_options_and_may_hold_blanks(frame, tmp_path, asked, options):
+    folder = tmp_path / "some parts"
+    folder.mkdir()
+    for i in range(2):
+        frame.to_parquet(folder / f"part {i}.parquet")
+    (folder / "notes.txt").write_text("no rows")
+    address = f"file://{tmp_path}/some%20parts"
+    table = open_table(f"{address}/{asked}{options}".rstrip("/"), "kind")
+    wanted = [1] if asked.startswith("part?") else [0, 1]
+    assert [file.path for file in table.files] == [
+        f"{address}/part%20{i}.parquet{options}" for i in wanted
+    ]
+    assert table.n_rows == len(wanted) * len(frame)
+
+
+def test_classes_are_the_same_in_all_pieces_whatever_comes_first(tmp_path, monkeypatch):
+    """Texts, numbers, truth values and categories, with gaps; beside the table in memory."""
+    monkeypatch.setattr(_pieces, "MOST_ROWS", 1024)
+    rng = np.random.default_rng(0)
+    codes = rng.integers(3, size=5000)
+    codes[:1024] = 2  # a piece without the other classes
+    kinds = {"text": ["b", "a", ""], "number": [7, -1, 3], "truth": [True, False, None]}
+    columns = {name: np.array(values, dtype=object)[codes] for name, values in kinds.items()}
+    columns["factor"] = pd.Categorical.from_codes(codes, ["x", "y", "z"])
+    frame = pd.DataFrame({"a": np.arange(5000.0), **columns})
+    frame.to_parquet(tmp_path / "table.parquet")
+    for name in columns:
+        others = [other for other in columns if other != name]
+        table = open_table(tmp_path / "table.parquet", name, drop=others)
+        frames = table.pieces.fold(lambda part: Rows((part,)), serial_map).frames
+        found = np.concatenate([part.labels.each() for part in frames])
+        labels, known = labels_of(read_table(str(tmp_path / "table.parquet")), name)
+        wanted = np.full(len(frame), None, dtype=object)
+        wanted[known] = labels
+        assert len(frames) > 4
+        assert_array_equal(found, wanted)
 
 
 def test_what_others_left_behind_is_no_obstacle(tmp_path, monkeypatch):
@@ -523,3 +571,20 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
         command = [sys.executable, "-W", "ignore", "-c", PEAK, str(path)]
         peaks.append(int(subprocess.run(command, capture_output=True, check=True).stdout) / 1024)
     assert peaks[1] - peaks[0] < 40.0, "MB, of 88 more"
+
+
+def test_a_row_has_one_class(tmp_path):
+    frame = pd.DataFrame({"kind": ["a", "b"] * 50, "x": range(100), "pair": [[1, 2], [3]] * 50})
+    frame.to_parquet(tmp_path / "table.parquet")
+    with pytest.raises(TableError, match=r"'pair' holds list<.*not one class in each row"):
+        open_table(tmp_path / "table.parquet", "pair")
+
+
+def test_classes_of_mapped_rows_may_stand_in_a_column(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=N)
+    np.save(tmp_path / "X.npy", rng.standard_normal((N, 2)) + y[:, None])
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    with pytest.warns(sklearn.exceptions.DataConversionWarning):
+        one = classifier().fit(X, y[:, None])
+    assert distance(one, classifier().fit(X, y)) == 0.0

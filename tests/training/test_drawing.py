@@ -4,12 +4,13 @@ import pickle
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from pskem import SharedKernelClassifier
 from pskem.engine import ArrayPieces, Mapped, Piece, serial_map, workers
 from pskem.estimators import _classifier
 from pskem.training import Settings, Split, _drawing, _surveying, row_keys, stand_in, survey
-from pskem.training._surveying import Frequent, _frequent, draw, split_by_lot
+from pskem.training._surveying import Drawn, Frequent, _frequent, draw, split_by_lot
 from reference import distance
 
 N, M, L = 24_000, 5, 3
@@ -138,6 +139,32 @@ def test_samples_are_drawn_whatever_the_order_and_the_copies(many, monkeypatch):
         copies = np.isin(piece.X[:, 0], X[:500, 0])
         assert piece.counted[copies].sum() == 2 * len(rows_of(piece.X[copies]))
     assert rows_of(found[0].X) == rows_of(found[1].X)
+
+
+def test_rows_that_repeat_are_drawn_once_however_many_there_are():
+    """All of few different rows are drawn; each counts as often as it stands there."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(2, size=(400_000, 8)).astype(float), rng.integers(2, size=400_000)
+    pieces = in_pieces(X, y)
+    found = survey(pieces, 2, 10, 0, serial_map)
+    made = []
+    pieces = Mapped(pieces, lambda piece: made.append(len(piece.labels)) or piece)
+    drawn = draw(pieces, found, None, serial_map)
+    rows, counts = np.unique(np.column_stack([X, y]), axis=0, return_counts=True)
+    assert len(made) > 20
+    order = np.lexsort(np.column_stack([drawn.X, drawn.labels]).T[::-1])
+    assert_array_equal(np.column_stack([drawn.X, drawn.labels])[order], rows)
+    assert_array_equal(drawn.counted[order], counts)
+
+
+def test_what_is_drawn_does_not_pile_up_on_the_way():
+    few = Drawn((Piece(np.arange(10.0)[:, None], np.zeros(10, dtype=np.intp)),)).joined()
+    total, longest = few, 0
+    for _ in range(5000):
+        total = total.merge(few)
+        longest = max(longest, sum(len(part.labels) for part in total.parts))
+    assert longest <= _surveying.DRAWN + 2 * 10
+    assert_array_equal(total.joined().piece.weights, np.full(10, 5001.0))
 
 
 def test_every_class_is_seen_and_keeps_samples_to_train_on(many):

@@ -74,6 +74,12 @@ def fit(
     make = open_task if stored else read_task
     task: Any
     task, path = make(data, output, overwrite, quiet, parameters)
+    if scheduler is not None and task.table.scratch is not None:
+        raise click.ClickException(
+            f"{data} had to be copied, to be read in parts, and workers elsewhere do not see the"
+            " copy. Give --scheduler Parquet files whose numbers are numbers, not texts. --workers"
+            " trains on this machine."
+        )
     if parameters["early_stopping"] is None:
         parameters["early_stopping"] = "auto"
     classifier = SharedKernelClassifier(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from pskem.structures import FloatArray
 
-__all__ = ["CHUNK", "FARTHEST", "Coordinates", "locate"]
+__all__ = ["CHUNK", "FARTHEST", "Coordinates", "locate", "standardise"]
 
 #: Samples that are worked on at a time, in prediction and preparation.
 CHUNK = 2048
@@ -35,6 +36,14 @@ class Coordinates(NamedTuple):
         """The same for samples (m, n) with gaps: of the features that each has, (n,)."""
         gaps = np.isnan(X)
         return np.log(self.scale) @ ~gaps if gaps.any() else self.log_volume
+
+
+def standardise(parts: Iterable[FloatArray], coordinates: Iterable[Coordinates]) -> None:
+    """Samples of each block, (m, n), in its coordinates; overwrites them, a feature at a time."""
+    for part, frame in zip(parts, coordinates, strict=True):
+        for row, shift, scale in zip(part, *frame, strict=True):
+            row -= shift
+            row /= scale
 
 
 def locate(X: FloatArray, coordinates: Coordinates) -> FloatArray:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine._coordinates import CHUNK, Coordinates
+from pskem.engine._coordinates import CHUNK, Coordinates, standardise
 from pskem.engine._gaps import distinct_patterns
 from pskem.engine._parallel import Mapper
 from pskem.structures import FloatArray
@@ -344,10 +344,7 @@ class ArraySource:
 
     def standardise(self, coordinates: Sequence[Coordinates]) -> Self:
         """The same samples in these coordinates. Overwrites the arrays."""
-        for part, frame in zip(self.X, coordinates, strict=True):
-            for row, shift, scale in zip(part, *frame, strict=True):
-                row -= shift
-                row /= scale
+        standardise(self.X, coordinates)
         return self
 
     def _batch(self, start: int, stop: int) -> Batch:

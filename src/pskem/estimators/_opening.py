@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import column_or_1d
 
 from pskem.clusters import is_dask
 from pskem.estimators._dask import dask_table
@@ -50,4 +51,7 @@ def table_of(
     for name, part in zip(("y", "sample_weight"), given, strict=True):
         if part is not None and len(part) != len(X):
             raise ValueError(f"X has {len(X)} samples and {name} has {len(part)}; they must agree.")
-    return ArrayTable(X, given[0], given[1])
+    labels, weights = given
+    if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
+        labels = column_or_1d(labels, warn=True)
+    return ArrayTable(X, labels, weights)

@@ -45,6 +45,8 @@ DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T]
 #: One spelling of truth values: whether a reader takes them for truth values or for text depends on
 #: the rest of the column.
 TRUTH = {"true": "True", "TRUE": "True", "false": "False", "FALSE": "False"}
+#: How names of Arrow's types begin that hold several values.
+NESTED = ("list", "large_list", "fixed_size_list", "struct", "map")
 
 
 class Columns(NamedTuple):
@@ -184,6 +186,11 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
             f"There is no column {target!r} to take the classes from. {_listing(known)}"
         )
     column = frame[target]
+    if str(column.dtype).startswith(NESTED):
+        raise TableError(
+            f"The column {target!r} holds {column.dtype}, not one class in each row. Name another"
+            " column as the target."
+        )
     present = (column.notna() & (column.astype(object) != "")).to_numpy()
     values = column[present]
     fractions = _fractions(values)

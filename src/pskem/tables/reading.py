@@ -30,6 +30,7 @@ __all__ = [
     "read_parts",
     "read_table",
     "suffix_of",
+    "without_options",
 ]
 
 PARQUET = (".parquet", ".pq")
@@ -58,9 +59,19 @@ def is_text(source: str) -> bool:
     return source == "-" or (not is_named(source) and suffix_of(source) in SEPARATORS)
 
 
+def without_options(address: str) -> tuple[str, str]:
+    """An address, and its options: s3://bucket/part.parquet, and ?region=eu-west-1.
+
+    A question mark may also stand for any character of a name.
+    """
+    place, mark, options = address.rpartition("?")
+    return (place, mark + options) if "=" in options and mark else (address, "")
+
+
 def suffix_of(path: str) -> str:
-    """Suffix of the format, without the suffix of a compression."""
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    """Suffix of the format, without the suffix of a compression and the options of an address."""
+    name = without_options(path)[0] if "://" in path else path
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""

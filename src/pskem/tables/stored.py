@@ -9,9 +9,10 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pandas as pd
@@ -51,6 +52,7 @@ from pskem.tables.reading import (
     is_named,
     read_parts,
     suffix_of,
+    without_options,
 )
 from pskem.tables.spooling import spool, target_type
 from pskem.tables.text import COMPRESSED
@@ -164,18 +166,22 @@ def _numbers(column: Any) -> FloatArray:
 
 
 def _encoded(column: Any) -> tuple[Any, NDArray[np.intp]]:
-    """Different values of an Arrow column, as a pandas one, and their places, (n,); -1 for none."""
+    """Different values of an Arrow column, and their places, (n,); -1 for none."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return column.dictionary.to_pandas(types_mapper=pd.ArrowDtype), codes.astype(np.intp)
+    return column.dictionary, codes.astype(np.intp)
+
+
+def _as_pandas(column: Any) -> Any:
+    return column.to_pandas(types_mapper=pd.ArrowDtype)
 
 
 def _categories(column: Any) -> Any:
     values, codes = _encoded(column)
-    texts = category_texts(values)
+    texts = category_texts(_as_pandas(values))
     known, places = np.unique(texts.dropna().astype(str), return_inverse=True)
     recoded = np.full(len(texts) + 1, -1, dtype=np.intp)
     recoded[np.flatnonzero(texts.notna())] = places
@@ -184,12 +190,22 @@ def _categories(column: Any) -> Any:
 
 def _labels(column: Any, target: str) -> Labels:
     values, codes = _encoded(column)
-    if not len(values):
-        return Labels(np.empty(0, dtype=np.intp), codes)
-    labels, present = labels_of(pd.DataFrame({target: values}), target)
-    places = np.full(len(values) + 1, -1, dtype=np.intp)
-    places[np.flatnonzero(present)] = np.arange(len(labels))
-    return Labels(labels, places[codes])
+    each = values.to_pylist()
+    labels, place = _classes(target, values.type, frozenset(each))
+    return Labels(labels, np.array([place.get(v, -1) for v in each] + [-1], dtype=np.intp)[codes])
+
+
+@lru_cache(maxsize=4)  # all pieces have the same classes, mostly
+def _classes(target: str, kind: Any, values: frozenset[Any]) -> tuple[NDArray[Any], dict[Any, int]]:
+    """The classes that values of an Arrow type stand for, and the place of each value there."""
+    import pyarrow as pa
+
+    if not values:
+        return np.empty(0, dtype=np.intp), {}
+    ordered = sorted(values, key=str)
+    column = _as_pandas(pa.array(ordered, kind))
+    labels, present = labels_of(pd.DataFrame({target: column}), target)
+    return labels, {ordered[i]: place for place, i in enumerate(np.flatnonzero(present))}
 
 
 def open_table(
@@ -273,7 +289,7 @@ def open_table(
 
 def stored_size(path: str) -> int:
     """Bytes that the rows of a file take in memory, about."""
-    if suffix_of(path) in PARQUET:
+    if suffix_of(path) in BATCHES:
         footer = Footer.of(path)
         return 8 * sum(footer.sizes) * len(footer.schema.names)
     packed = path.lower().endswith(tuple(COMPRESSED))
@@ -313,22 +329,21 @@ def _remote(address: str) -> list[str]:
     """The addresses that one with wildcards, or that of a folder, stands for."""
     from pyarrow import fs
 
-    folder, _, name = address.rpartition("/")
+    place, options = without_options(address)
+    folder, _, name = place.rpartition("/")
     with readable(address):
         if not glob.has_magic(name):
             system, inner = system_of(address)
             if system.get_file_info(inner).is_file:
                 return [address]
-            folder, name = address.rstrip("/"), "*"
-        system, inner = system_of(folder)
+            folder, name = place.rstrip("/"), "*"
+        system, inner = system_of(folder + options)
         infos = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
-    paths = sorted(info.path for info in infos if info.is_file)
-    scheme = address.split("://")[0]
-    found = [f"{scheme}://{path}" for path in paths if fnmatch(path.rpartition("/")[2], name)]
-    found = [path for path in found if suffix_of(path) in PARQUET]
-    if not found:
+    names = sorted(info.base_name for info in infos if info.is_file)
+    names = [one for one in names if fnmatch(one, unquote(name)) and suffix_of(one) in PARQUET]
+    if not names:
         raise TableError(f"No Parquet file is called {address}.")
-    return found
+    return [f"{folder}/{quote(one)}{options}" for one in names]
 
 
 def _head(paths: Sequence[str], name: str, target: str | None, categorical: Collection[str]) -> Any:

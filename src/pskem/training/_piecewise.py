@@ -23,6 +23,7 @@ from pskem.engine import (
     features_first,
     joint_patterns,
     pattern_keys,
+    standardise,
 )
 from pskem.model import Reading
 from pskem.structures import FloatArray
@@ -65,8 +66,8 @@ class Arrangement:
     coordinates: tuple[Coordinates, ...] | None = None
     only: str = ""
 
-    def kept(self, piece: Piece) -> Piece:
-        """The samples that are trained on."""
+    def kept(self, piece: Piece) -> tuple[NDArray[np.intp], FloatArray | None]:
+        """Places of the samples that are trained on, and weights of all samples of the piece."""
         known, chosen, weights = piece.labels >= 0, None, piece.weights
         if self.only:
             chosen = known if self.only == "known" else ~known
@@ -78,25 +79,22 @@ class Arrangement:
         if self.unlabelled_weight != 1.0 and not known.all():
             factors = np.where(known, 1.0, self.unlabelled_weight)
             weights = factors if weights is None else weights * factors
-        piece = piece._replace(weights=weights)
-        return piece if chosen is None or chosen.all() else piece.at(np.flatnonzero(chosen))
+        return np.arange(len(known)) if chosen is None else np.flatnonzero(chosen), weights
 
     def __call__(self, piece: Piece) -> Batch:
         """The batch of a piece."""
-        piece = self.kept(piece)
+        places, weights = self.kept(piece)
         labels, n_classes = self._classes(piece.labels)
         X, blocks = read_blocks(self.blocks, self.readings, piece.X)
-        keys = [labels]
+        keys = [labels[places].astype(np.min_scalar_type(n_classes))]  # few bits are sorted quickly
         if np.isnan(X).any():
-            keys = [*pattern_keys(X.T), labels]
-        order = np.lexsort(keys)
+            keys = [*pattern_keys(X.T)[:, places], *keys]
+        order = places[np.lexsort(keys)]
         bounds = np.searchsorted(labels[order], np.arange(n_classes + 1)).astype(np.intp)
-        weights = None if piece.weights is None else piece.weights[order]
+        weights = None if weights is None else weights[order]
         parts = features_first(X, order, blocks)
         if self.coordinates is not None:
-            for part, (shift, scale) in zip(parts, self.coordinates, strict=True):
-                part -= shift[:, None]
-                part /= scale[:, None]
+            standardise(parts, self.coordinates)
         return Batch(tuple(parts), bounds, 0, weights)
 
     def _classes(self, labels: NDArray[np.intp]) -> tuple[NDArray[np.intp], int]:
@@ -108,7 +106,8 @@ class Arrangement:
 
     def log_slopes(self, piece: Piece) -> Total:
         """What the maps add to the log likelihoods of each block, (R,), known and unknown."""
-        piece = self.kept(piece)
+        places, weights = self.kept(piece)
+        piece = piece._replace(weights=weights).at(places)
         sums = np.zeros((2, len(self.blocks)))
         known = piece.labels >= 0
         for r, (features, reading) in enumerate(zip(self.blocks, self.readings, strict=True)):

@@ -223,16 +223,38 @@ def _masses(keys: NDArray[np.uint64], lots: Lots, piece: Piece) -> Total:
 
 
 class Drawn(NamedTuple):
-    """Some samples of each piece, or all."""
+    """Some samples of each piece, or all.
+
+    different : how many there were when equal ones were last made one; None if they never are
+    """
 
     parts: tuple[Piece, ...]
+    different: int | None = None
 
     def merge(self, other: Drawn) -> Drawn:
-        return Drawn(self.parts + other.parts)
+        both = Drawn(self.parts + other.parts)
+        if self.different is None or other.different is None:
+            return both
+        before = max(self.different, other.different)
+        if sum(len(part.labels) for part in both.parts) <= 2 * before + DRAWN:
+            return both._replace(different=before)
+        return both.joined()
+
+    def joined(self) -> Drawn:
+        """The same, with equal samples made one, which has the weight of all of them."""
+        piece = self.piece
+        if not len(piece.labels):
+            return Drawn((piece,), 0)
+        rows = joined(*piece)
+        # A copy of its own: the piece need not stay in memory.
+        one = Piece(piece.X[rows.places], piece.labels[rows.places], rows.weights)
+        return Drawn((one,), rows.size)
 
     @property
     def piece(self) -> Piece:
         """All of them; each counts as often as it was found."""
+        if len(self.parts) == 1:
+            return self.parts[0]
         X = np.concatenate([part.X for part in self.parts])
         labels = np.concatenate([part.labels for part in self.parts])
         if all(part.weights is None for part in self.parts):
@@ -245,12 +267,7 @@ def _drawn(cuts: NDArray[np.uint64], split: Split | None, lots: Lots, piece: Pie
     chosen = other_lots(lots.of(piece.X)) <= cuts[piece.labels]  # -1 is the last
     if split is not None:
         chosen |= split.share(piece.X, piece.labels) > 0.0
-    few = piece.at(np.flatnonzero(chosen))
-    if not chosen.any():
-        return Drawn((few,))
-    rows = joined(*few)
-    # A copy of its own: the piece need not stay in memory.
-    return Drawn((Piece(few.X[rows.places], few.labels[rows.places], rows.weights),))
+    return Drawn((piece.at(np.flatnonzero(chosen)),)).joined()
 
 
 def draw(pieces: Pieces, found: Survey, split: Split | None, parallel_map: Mapper) -> Piece:
@@ -258,7 +275,7 @@ def draw(pieces: Pieces, found: Survey, split: Split | None, parallel_map: Mappe
     known, unknown = (lots.max(initial=0) for lots in found.everyone)
     cuts = [max(known, own.max(initial=0)) for own in found.of_class]
     chosen = partial(_drawn, np.array([*cuts, unknown], dtype=np.uint64), split, found.lots)
-    return pieces.fold(chosen, parallel_map).piece
+    return pieces.fold(chosen, parallel_map).joined().piece
 
 
 def _all(piece: Piece) -> Drawn:
