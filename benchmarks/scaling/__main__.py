@@ -12,7 +12,7 @@ from benchmarks.__main__ import choice
 from benchmarks.child import Worker
 from benchmarks.report import RESULTS
 from benchmarks.scaling import passes
-from benchmarks.scaling.cases import SECTIONS, Case, groups
+from benchmarks.scaling.cases import PLAN, SECTIONS, Case, groups
 from benchmarks.scaling.keeping import Keeper
 
 #: Sections that are measured unless others are asked for; "large" takes 8 GB of disk.
@@ -47,8 +47,7 @@ def _requests(section: str, quick: bool) -> list[dict[str, Any]]:
         ]
         cases = [Case("dask", 0)._replace(**change) for change in changes]
         return [{"case": case} for case in cases]
-    N = 21_000 if quick else 60_000
-    return [{"case": Case("dask", N), "default": default} for default in (False, True)]
+    return [{"case": PLAN._replace(N=21_000 if quick else 60_000)}]
 
 
 def _ask(keeper: Keeper, section: str, quick: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-__all__ = ["FILES", "SECTIONS", "Case", "Group", "groups"]
+__all__ = ["FILES", "PLAN", "SECTIONS", "Case", "Group", "groups"]
 
 #: Sources whose rows lie in files, which are read anew in every pass.
 FILES = ("memmap", "parquet", "arrow")
@@ -51,6 +51,10 @@ class Case(NamedTuple):
         return {"parquet": "parquet", "files": "parquet", "arrow": "arrow"}.get(self.source, "npy")
 
 
+#: What is extrapolated to: a billion rows of 96 features.
+PLAN = Case("dask", 10**9, R=8, m=12, K=60, L=10)
+
+
 class Group(NamedTuple):
     """Cases that take turns, and how often.
 
@@ -76,6 +80,7 @@ def _sources(section: str, quick: bool) -> Iterator[Group]:
     here = [Case(source, N) for source in ("memory", *FILES)]
     there = [Case("dask", N, workers=n, partitions=8) for n in (1, 2)]
     yield Group((*here, *there), rounds, cold=True)
+    yield Group(tuple(case._replace(threads=2) for case in here), rounds)
 
 
 def _rows(section: str, quick: bool) -> Iterator[Group]:

@@ -14,15 +14,18 @@ import numpy as np
 from scipy.optimize import nnls
 
 from benchmarks.scaling.cases import Case
-from benchmarks.scaling.simulation import Cluster, tree
+from benchmarks.scaling.cluster import Cluster, tree
 
 __all__ = [
     "Costs",
     "Fitted",
+    "bytes_read",
+    "bytes_sent",
     "core_seconds",
     "estimate",
     "fit",
     "measured",
+    "once_terms",
     "pass_terms",
     "size_terms",
     "tasks",
@@ -60,10 +63,13 @@ class Costs(NamedTuple):
     merge : seconds to add up two sums, for each of their bytes
     fold : seconds of a fold that does nothing: its start, and each task
     carry : seconds of a task for each byte of its result
+    graph : bytes of the graph that a client sends for a fold, without the model
     base : bytes of a worker without its rows; of one that reads files, with what it is reading
     number : bytes of memory for each number of X in a fit in memory
     together : how much longer a core takes if the other works as well
-    folds : by name, how many a default fit makes, and how long one takes beside a pass of EM
+    folds : by name, how many a whole fit makes, and how long one takes beside the rows of a pass of
+        EM over the same rows with kernels that are as many and as large
+    client : seconds that the client of such a fit takes beside its folds
     """
 
     core: Fitted
@@ -72,17 +78,27 @@ class Costs(NamedTuple):
     merge: Fitted
     fold: Fitted
     carry: float
+    graph: Fitted
     base: dict[str, float]
     number: float
     together: float
     folds: dict[str, tuple[int, float]]
+    client: float
 
     def seconds(self, case: Case) -> float:
-        """One core's seconds for a pass."""
+        """One core's seconds for a pass; of workers, without what the client does."""
         return self.core.predict(pass_terms(case))
 
+    def once(self, case: Case) -> float:
+        """Seconds of what a pass does once, however many rows and partitions there are."""
+        return self.core.predict(once_terms(case))
+
+    def n_folds(self) -> int:
+        """How often a whole fit goes through the rows."""
+        return sum(n for n, _ in self.folds.values())
+
     def equivalents(self) -> float:
-        """How many passes of EM a default fit takes as long as."""
+        """How many passes of EM the rows of a whole fit take as long as."""
         return sum(n * ratio for n, ratio in self.folds.values())
 
 
@@ -96,16 +112,20 @@ def tasks(n_partitions: int) -> int:
     return n_partitions + len(tree(n_partitions, Cluster(1).arity))
 
 
+def once_terms(case: Case) -> dict[str, float]:
+    """What a pass does once, in the process that fits."""
+    return {"update": float(case.R * case.K * case.m**3), "pass": 1.0}
+
+
 def pass_terms(case: Case) -> dict[str, float]:
-    """What a pass does, by the names of the constants."""
+    """What a pass does, by the names of the constants; on a cluster, what its workers do."""
     N, R, m, K = case.N, case.R, case.m, case.K
     terms: dict[str, float] = {
         "product": N * R * K * _statistics(m),
         "kernel": N * R * K,
         "feature": N * R * _statistics(m),
-        "update": R * K * m**3,
-        "pass": 1.0,
     }
+    terms |= {"partition": float(case.partitions)} if case.clustered else once_terms(case)
     if case.source in READ:
         terms[f"cell, {case.source}"] = N * R * m
     return terms
@@ -151,13 +171,23 @@ def _beside(record: Record, section: str) -> list[tuple[dict[str, Any], Any]]:
 
 
 def core_seconds(case: Case, entry: Record) -> float:
-    """Seconds of all cores together in a pass; the client only waits if there are workers."""
+    """Seconds of all cores together in a pass; if there are workers, without the client."""
     used = [one["used"][1:] if case.clustered else one["used"] for one in entry["passes"]]
     return median(sum(each["processor"] for each in processes) for processes in used)
 
 
 def wall(entry: Record) -> float:
     return median(one["wall"] for one in entry["passes"])
+
+
+def bytes_read(entry: Record) -> float:
+    """Bytes that a pass reads from files; those of mapped files are not known."""
+    return median(sum(one.get("read", 0.0) for one in each["used"]) for each in entry["passes"])
+
+
+def bytes_sent(entry: Record) -> float:
+    """Bytes that the workers send in a pass, to each other and to the client."""
+    return median(sum(one.get("sent", 0.0) for one in each["used"]) for each in entry["passes"])
 
 
 def _small(case: Case) -> bool:
@@ -208,6 +238,14 @@ def _folds(record: Record) -> tuple[Fitted, float]:
     return fits[few], max(0.0, more) / (8.0 * (many - few))
 
 
+def _graph(record: Record) -> Fitted:
+    """Bytes of graphs, from folds of functions that have next to none themselves."""
+    found = _beside(record, "folds")
+    few = min(case["numbers"] for case, _ in found)
+    pairs = [(case["partitions"], each["graph"]) for case, each in found if case["numbers"] == few]
+    return fit([{"partition": float(n), "graph": 1.0} for n, _ in pairs], [s for _, s in pairs])
+
+
 def _base(record: Record) -> dict[str, float]:
     """Peaks of workers without the rows that they keep."""
     found: dict[str, float] = {}
@@ -236,30 +274,39 @@ def _together(record: Record) -> float:
     return 2.0 * found[2] / found[1]
 
 
-def _default(record: Record) -> dict[str, tuple[int, float]]:
-    for case, found in _beside(record, "counts"):
-        if case["default"]:
-            em = found["folds"]["pass-ownclass"]
-            unit = em["seconds"] / em["n"]
-            return {
-                name: (fold["n"], fold["seconds"] / fold["n"] / unit)
-                for name, fold in found["folds"].items()
-            }
-    raise ValueError("The record has no default fit; run python -m benchmarks.scaling.")
+def _whole(record: Record, core: Fitted) -> tuple[dict[str, tuple[int, float]], float]:
+    """Folds of a whole fit in passes' worth, and what its client took.
+
+    Its folds went through rows one after the other, so the unit is what the constants say of the
+    same rows: kernels shared by all classes, as in the passes that are multiplied by it.
+    """
+    for request, found in _beside(record, "counts"):
+        unit = core.predict(pass_terms(Case(**request["case"])))
+        folds = {
+            name: (fold["n"], fold["seconds"] / fold["n"] / unit)
+            for name, fold in found["folds"].items()
+        }
+        inside = sum(fold["seconds"] for fold in found["folds"].values())
+        return folds, max(0.0, found["seconds"] - inside)
+    raise ValueError("The record has no whole fit; run python -m benchmarks.scaling --only counts.")
 
 
 def estimate(record: Record) -> Costs:
     """The constants of a record."""
+    core = _core(record)
     fold, carry = _folds(record)
+    folds, client = _whole(record, core)
     return Costs(
-        core=_core(record),
+        core=core,
         out=_bytes(record, "out"),
         back=_bytes(record, "back"),
         merge=_merge(record),
         fold=fold,
         carry=carry,
+        graph=_graph(record),
         base=_base(record),
         number=_number(record),
         together=_together(record),
-        folds=_default(record),
+        folds=folds,
+        client=client,
     )

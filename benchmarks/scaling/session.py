@@ -32,7 +32,7 @@ class Turns:
 
     def __init__(self, fit: Fit) -> None:
         self._go: Queue[bool] = Queue()
-        self._made: Queue[BaseException | None] = Queue()
+        self._made: Queue[BaseException | None] = Queue()  # after a pass None, at the end an error
         self._thread = Thread(target=self._run, args=(fit,), daemon=True)
         self._thread.start()
         self._wait()
@@ -40,6 +40,7 @@ class Turns:
     def _run(self, fit: Fit) -> None:
         try:
             fit(self._watch)
+            self._made.put(RuntimeError("The fit ended by itself; no more passes can be made."))
         except BaseException as error:
             self._made.put(error)
 
@@ -53,7 +54,13 @@ class Turns:
             raise error
 
     def advance(self) -> None:
-        """Make one more pass."""
+        """Make one more pass.
+
+        Raises
+        ------
+        RuntimeError
+            If the fit has come to its end instead.
+        """
         self._go.put(False)
         self._wait()
 
@@ -80,7 +87,10 @@ class Session:
         return actions[do](**arguments)
 
     def _begin(self, case: list[Any], folder: str, share: int) -> dict[str, Any]:
-        """Open the rows, and fit until the first pass is made; of what that takes."""
+        """Open the rows and fit until the first pass is made.
+
+        Returns the seconds that this takes, and the peaks of memory before the fit.
+        """
         from pskem import EM_ALONE, SharedKernelClassifier
 
         wanted = Case(*case)

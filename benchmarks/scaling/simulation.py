@@ -2,14 +2,18 @@
 
 The rules are those of Dask as far as they matter for the time of a fold:
 
-- Partitions lie on the workers in contiguous ranges, and the first of a range is done first.
+- Partitions lie scattered over the workers (:func:`benchmarks.scaling.cluster.scatter`), and a
+  worker does those that come first in the tree first.
 - The scheduler hands out tasks one after the other, in the order of the tree: a merge comes before
   the leaves that lie behind it.
-- A merge goes to the worker that holds most of its parts. The others are sent to it.
+- A merge goes to the least busy of the workers that hold its parts. The others are sent to it. It
+  waits for them, although Dask would do something else meanwhile.
 - A worker without tasks may take the last leaf of the worker that has most of them waiting, once
-  the scheduler has no more to hand out.
-- A worker that dies loses its results and its partitions. Others do again what is still needed.
-  The parts of a merge are dropped once it is done, so whoever loses a merge does all of it again.
+  the scheduler has no more to hand out, and if that worker would still be busy for longer.
+- A worker that dies loses its results and its partitions. Others load its partitions again at once,
+  before anything else, whether this fold still needs them or not, and do again what is still
+  needed. The fold is over when the result and all partitions are there.
+- The parts of a merge are dropped once it is done, so whoever loses a merge does all of it again.
 """
 
 from __future__ import annotations
@@ -17,45 +21,24 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from enum import Enum
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Cluster", "Outcome", "simulate", "stragglers", "tree"]
+from benchmarks.scaling.cluster import Cluster, scatter, tree
 
-
-class Cluster(NamedTuple):
-    """What a fold costs on a cluster, in seconds.
-
-    arity : results that are merged at a time
-    merge : of one more result
-    fetch : until the result of another worker has arrived
-    dispatch : that the scheduler takes for each task
-    move : that a worker takes to get a partition of another; None if partitions stay where they are
-    hazard : deaths of a worker in a second
-    restart : until a worker that has died is replaced
-    reload : that a partition takes to be read again
-    """
-
-    n_workers: int
-    arity: int = 8
-    merge: float = 0.0
-    fetch: float = 0.0
-    dispatch: float = 0.0
-    move: float | None = None
-    hazard: float = 0.0
-    restart: float = 0.0
-    reload: float = 0.0
+__all__ = ["Outcome", "simulate"]
 
 
 class Outcome(NamedTuple):
     """What a simulated fold has taken.
 
-    seconds : until the root of the tree is there
+    seconds : until the root of the tree is there, and every partition
     worked : of all workers in tasks, also in those that were lost
     deaths : of workers
     repeated : leaves that were done more than once
+    reloaded : partitions that were loaded again
     fetched : results that went from one worker to another
     """
 
@@ -63,32 +46,21 @@ class Outcome(NamedTuple):
     worked: float
     deaths: int
     repeated: int
+    reloaded: int
     fetched: int
 
 
-def tree(n_leaves: int, arity: int) -> list[list[int]]:
-    """The nodes that each merge takes; merges are nodes after the leaves, the last is the root."""
-    merges: list[list[int]] = []
-    level = list(range(n_leaves))
-    while len(level) > 1:
-        first = n_leaves + len(merges)
-        merges += [level[i : i + arity] for i in range(0, len(level), arity)]
-        level = list(range(first, n_leaves + len(merges)))
-    return merges
+def simulate(
+    cluster: Cluster, work: Sequence[float], seed: int = 0, homes: Sequence[int] | None = None
+) -> Outcome:
+    """A fold over partitions of which each takes so many seconds.
 
-
-def stragglers(
-    rng: np.random.Generator, seconds: NDArray[np.float64], share: float, tail: float
-) -> NDArray[np.float64]:
-    """Times of tasks, of which a share takes longer by a factor with P(factor > x) = x^-tail."""
-    slow = rng.random(len(seconds)) < share
-    factors = 1.0 + rng.pareto(tail, len(seconds))
-    return np.where(slow, seconds * factors, seconds)
-
-
-def simulate(cluster: Cluster, work: Sequence[float], seed: int = 0) -> Outcome:
-    """A fold over partitions of which each takes so many seconds."""
-    return _Fold(cluster, [float(each) for each in work], seed).run()
+    homes : the workers that have them; drawn if they are not given
+    """
+    rng = np.random.default_rng(seed)
+    if homes is None:
+        homes = scatter(rng, len(work), cluster.n_workers)
+    return _Fold(cluster, [float(each) for each in work], list(homes), rng).run()
 
 
 class _Is(Enum):
@@ -98,29 +70,35 @@ class _Is(Enum):
     HANDED = 1  # with the scheduler, or in the queue of a worker
     RUNNING = 2
     DONE = 3  # a worker holds its result
-    DROPPED = 4  # the merge above it is done
+    GONE = 4  # nobody holds its result: it is not needed any more, or lost
 
 
 class _Fold:
-    """The events of one fold, in a heap: (time, number, what, worker or node, which life)."""
+    """The events of one fold, in a heap: (time, number, what, worker, which life of it).
 
-    def __init__(self, cluster: Cluster, work: list[float], seed: int) -> None:
-        self.cluster, self.work = cluster, work
-        self.rng = np.random.default_rng(seed)
+    Of P partitions, nodes 0 to P - 1 are the partitions, the next P are the leaves, each of which
+    has its partition as its only part, and merges follow.
+    """
+
+    def __init__(
+        self, cluster: Cluster, work: list[float], homes: list[int], rng: np.random.Generator
+    ) -> None:
+        self.cluster, self.work, self.rng = cluster, work, rng
         P, W = len(work), cluster.n_workers
-        merges = tree(P, cluster.arity)
-        self.parts: list[list[int]] = [[] for _ in work] + merges
-        self.above = {part: P + i for i, parts in enumerate(merges) for part in parts}
+        self.P, self.typical = P, fmean(work)
+        merges = [[P + part for part in parts] for parts in tree(P, cluster.arity)]
+        self.parts: list[list[int]] = [[] for _ in work] + [[i] for i in range(P)] + merges
+        self.above = {part: node for node, parts in enumerate(self.parts) for part in parts}
         # A node is done after the last leaf below it, and a merge after its own last part.
-        self.order = [(i, 0) for i in range(P)]
+        # Partitions are loaded before anything else: Dask was asked for them earlier.
+        self.order = [(-1, i) for i in range(P)] + [(i, 0) for i in range(P)]
         for i, parts in enumerate(merges):
             self.order.append((self.order[parts[-1]][0], i + 1))
         self.root = len(self.parts) - 1
-        self.state = [_Is.WAITING] * len(self.parts)
-        self.missing = [len(parts) for parts in self.parts]
-        self.home = [i * W // P for i in range(P)]  # where each partition lies
-        self.lost = [False] * P  # whether it has to be read again
-        self.holder: dict[int, int] = {}  # who has the result of a node
+        self.state = [_Is.DONE] * P + [_Is.WAITING] * (len(self.parts) - P)
+        self.holder = dict(enumerate(homes))  # who has the result of a node
+        self.loading = 0  # partitions that are not there
+        self.over = False  # whether the root has been done
         self.queues: list[list[tuple[tuple[int, int], int]]] = [[] for _ in range(W)]
         self.running: list[tuple[int, float] | None] = [None] * W  # a node, and since when
         self.alive, self.life = [True] * W, [0] * W
@@ -128,16 +106,16 @@ class _Fold:
         self.scheduling = False
         self.spare: list[int] = []  # nodes that no worker is there for
         self.events: list[tuple[float, int, str, int, int]] = []
-        self.number = self.deaths = self.fetched = 0
+        self.number = self.deaths = self.fetched = self.reloaded = 0
         self.now = self.worked = 0.0
         self.done = [0] * P
 
     def run(self) -> Outcome:
         for worker in range(self.cluster.n_workers):
             self._expect_death(worker)
-        for leaf in range(len(self.work)):
+        for leaf in range(self.P, 2 * self.P):
             self._hand(leaf)
-        while self.state[self.root] is not _Is.DONE:
+        while not self.over or self.loading:
             self.now, _, what, subject, life = heapq.heappop(self.events)
             if what == "scheduled":
                 self._scheduled()
@@ -146,7 +124,7 @@ class _Fold:
                     subject
                 )
         repeated = sum(times > 1 for times in self.done)
-        return Outcome(self.now, self.worked, self.deaths, repeated, self.fetched)
+        return Outcome(self.now, self.worked, self.deaths, repeated, self.reloaded, self.fetched)
 
     def _at(self, delay: float, what: str, subject: int, life: int = 0) -> None:
         self.number += 1
@@ -157,7 +135,25 @@ class _Fold:
             delay = float(self.rng.exponential(1.0 / self.cluster.hazard))
             self._at(delay, "dies", worker, self.life[worker])
 
+    def _is_leaf(self, node: int) -> bool:
+        return self.P <= node < 2 * self.P
+
     # What the scheduler does.
+
+    def _want(self, node: int) -> None:
+        """Have a node done, and before it whatever it needs that nobody holds."""
+        if self.state[node] in (_Is.HANDED, _Is.RUNNING, _Is.DONE):
+            return
+        self.state[node] = _Is.WAITING
+        for part in self.parts[node]:
+            if self.state[part] is _Is.GONE:
+                self._want(part)
+        self._hand_if_ready(node)
+
+    def _hand_if_ready(self, node: int) -> None:
+        ready = all(self.state[part] is _Is.DONE for part in self.parts[node])
+        if ready and self.state[node] is _Is.WAITING:
+            self._hand(node)
 
     def _hand(self, node: int) -> None:
         """Let the scheduler find a worker for a node whose parts are there."""
@@ -176,8 +172,7 @@ class _Fold:
             return
         _, node = heapq.heappop(self.handing)
         self._schedule()
-        if self.state[node] is _Is.HANDED:  # a part of it may have been lost since
-            self._assign(node)
+        self._assign(node)
 
     def _assign(self, node: int) -> None:
         if not any(self.alive):
@@ -189,15 +184,14 @@ class _Fold:
             self._start(each)
 
     def _place(self, node: int) -> int:
-        """The worker that does a node: where its partition or most of its parts are."""
-        if not self.parts[node]:
-            wanted = self.home[node]
-            if self.alive[wanted]:
-                return wanted
-            living = [w for w, alive in enumerate(self.alive) if alive]
-            return min(living, key=lambda w: (len(self.queues[w]), self.running[w] is not None, w))
+        """The least busy worker that holds a part, or of all; then the one that holds most."""
         holders = [self.holder[part] for part in self.parts[node]]
-        return max(holders, key=lambda w: (holders.count(w), -w))
+        able = set(holders) or {w for w, alive in enumerate(self.alive) if alive}
+        return min(able, key=lambda w: (self._tasks(w), -holders.count(w), w))
+
+    def _tasks(self, worker: int) -> int:
+        """How many tasks a worker has before it."""
+        return len(self.queues[worker]) + (self.running[worker] is not None)
 
     # What workers do.
 
@@ -205,53 +199,68 @@ class _Fold:
         """Begin with the next task, if there is one and nothing else is being done."""
         if not self.alive[worker] or self.running[worker] is not None:
             return
-        node, delay = self._next(worker)
+        node = self._next(worker)
         if node is None:
             return
-        delay += self._duration(node, worker)
         self.state[node] = _Is.RUNNING
         self.running[worker] = node, self.now
-        self._at(delay, "finished", worker, self.life[worker])
+        self._at(self._duration(node, worker), "finished", worker, self.life[worker])
 
-    def _next(self, worker: int) -> tuple[int | None, float]:
-        """The next task, and how long it takes to get its partition from another worker."""
+    def _next(self, worker: int) -> int | None:
+        """The next task: its own, or a leaf of another worker."""
         if self.queues[worker]:
-            return heapq.heappop(self.queues[worker])[1], 0.0
+            return heapq.heappop(self.queues[worker])[1]
         if self.cluster.move is None or self.handing:
-            return None, 0.0
-        longest = max(self.queues, key=len)
-        leaves = [entry for entry in longest if not self.parts[entry[1]]]
-        if not leaves:
-            return None, 0.0
-        last = max(leaves)
-        longest.remove(last)
-        heapq.heapify(longest)
-        return last[1], 0.0 if self.lost[last[1]] else self.cluster.move
+            return None
+        leaves = {
+            w: [entry for entry in queue if self._is_leaf(entry[1])]
+            for w, queue in enumerate(self.queues)
+            if queue
+        }
+        victim = max(leaves, key=lambda w: len(leaves[w]), default=None)
+        if victim is None or not leaves[victim]:
+            return None
+        # Merges take next to no time. Dask takes half a task off, so that none goes to and fro.
+        ahead = len(leaves[victim]) + self._works_on_leaf(victim)
+        if self.cluster.move > (ahead - 1.5) * self.typical:
+            return None
+        last = max(leaves[victim])
+        self.queues[victim].remove(last)
+        heapq.heapify(self.queues[victim])
+        return last[1]
+
+    def _works_on_leaf(self, worker: int) -> bool:
+        current = self.running[worker]
+        return current is not None and self._is_leaf(current[0])
 
     def _duration(self, node: int, worker: int) -> float:
-        parts = self.parts[node]
-        if parts:
-            away = sum(self.holder[part] != worker for part in parts)
-            self.fetched += away
-            return (len(parts) - 1) * self.cluster.merge + away * self.cluster.fetch
-        again = self.cluster.reload if self.lost[node] else 0.0
-        return self.work[node] + again
+        if node < self.P:
+            return self.cluster.reload
+        away = sum(self.holder[part] != worker for part in self.parts[node])
+        if self._is_leaf(node):
+            return self.work[node - self.P] + away * (self.cluster.move or 0.0)
+        self.fetched += away
+        merges = len(self.parts[node]) - 1
+        return merges * self.cluster.merge + away * self.cluster.fetch
 
     def _finished(self, worker: int) -> None:
         node = self._stop(worker)
         self.state[node] = _Is.DONE
         self.holder[node] = worker
-        if not self.parts[node]:
-            self.home[node], self.lost[node] = worker, False
-            self.done[node] += 1
-        for part in self.parts[node]:
-            self.state[part] = _Is.DROPPED
-            self.holder.pop(part, None)
-        if node != self.root:
-            above = self.above[node]
-            self.missing[above] -= 1
-            if not self.missing[above]:
-                self._hand(above)
+        if node < self.P:
+            self.loading -= 1
+            self.reloaded += 1
+        elif self._is_leaf(node):
+            self.done[node - self.P] += 1
+        else:
+            for part in self.parts[node]:
+                self.state[part] = _Is.GONE
+                self.holder.pop(part, None)
+        if node == self.root:  # the client has it
+            self.over = True
+            del self.holder[node]
+        else:
+            self._hand_if_ready(self.above[node])
         self._start(worker)
 
     def _stop(self, worker: int) -> int:
@@ -269,55 +278,32 @@ class _Fold:
         self.alive[worker] = False
         self.life[worker] += 1
         self._at(self.cluster.restart, "returns", worker, self.life[worker])
-        for leaf, home in enumerate(self.home):
-            self.lost[leaf] = self.lost[leaf] or home == worker
-        orphans = [node for _, node in self.queues[worker]]
+        dropped = [node for _, node in self.queues[worker]]
         self.queues[worker] = []
         if self.running[worker] is not None:
-            orphans.append(self._stop(worker))
-        for node in orphans:
-            self.state[node] = _Is.HANDED
-        # Parts that were lost while a merge had them already, which is lost itself now.
-        missed = [
-            part
-            for node in orphans
-            for part in self.parts[node]
-            if self.state[part] is _Is.DONE and part not in self.holder
-        ]
+            dropped.append(self._stop(worker))
         gone = [node for node, holder in self.holder.items() if holder == worker]
+        self.loading += sum(node < self.P for node in gone)
         for node in gone:
             del self.holder[node]
-        for node in gone:
-            # A merge that is under way elsewhere has its parts already.
-            if self.state[self.above[node]] is not _Is.RUNNING:
-                self._again(node)
-        for node in missed:
-            self._again(node)
-        for node in orphans:
-            if self.state[node] is _Is.HANDED:
-                self._hand(node)
+        for node in [*gone, *dropped]:
+            self.state[node] = _Is.GONE
+        # What runs elsewhere has its parts already; what only waits for its turn has not.
+        above = [self.above[node] for node in gone]
+        late = {node for node in above if self.state[node] is _Is.HANDED}
+        self._take_back(late)
+        waiting = [node for node in above if self.state[node] is _Is.WAITING]
+        lost = [node for node in gone if node < self.P]
+        for node in [*lost, *dropped, *waiting]:
+            self._want(node)
 
-    def _again(self, node: int) -> None:
-        """Have a result made again that is lost, and whatever it needs that has been dropped."""
-        if node != self.root:
-            above = self.above[node]
-            self.missing[above] += 1
-            if self.state[above] is _Is.HANDED:
-                self._take_back(above)
-        if not self.parts[node]:
-            self._hand(node)
-            return
-        self.state[node] = _Is.WAITING
-        self.missing[node] = 0
-        for part in self.parts[node]:
-            self._again(part)
-
-    def _take_back(self, node: int) -> None:
-        """A merge waits again, because a part of it has been lost."""
-        self.state[node] = _Is.WAITING
-        self.spare = [other for other in self.spare if other != node]
+    def _take_back(self, nodes: set[int]) -> None:
+        """Let nodes wait again, because parts of them have been lost."""
+        self.spare = [node for node in self.spare if node not in nodes]
+        for node in nodes:
+            self.state[node] = _Is.WAITING
         for queue in [self.handing, *self.queues]:
-            kept = [entry for entry in queue if entry[1] != node]
+            kept = [entry for entry in queue if entry[1] not in nodes]
             if len(kept) < len(queue):
                 queue[:] = kept
                 heapq.heapify(queue)

@@ -33,7 +33,10 @@ def _of_worker(dask_worker: Any) -> dict[str, float]:
 
 
 def used(client: Any = None) -> list[dict[str, float]]:
-    """Processor seconds, bytes read, and bytes sent to other workers; this process is the first."""
+    """Processor seconds, bytes read, and bytes sent by workers to each other and to the client.
+
+    This process is the first.
+    """
     there = [] if client is None else list(client.run(_of_worker).values())
     return [_own(), *there]
 
