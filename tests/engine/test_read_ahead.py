@@ -148,8 +148,7 @@ def test_an_error_of_the_reader_reaches_the_caller(mapper):
     parallel_map, _ = mapper
     found = []
     with pytest.raises(OSError, match="the disk is gone"):
-        for square in parallel_map.stream(lambda i: i * i, Reading(fails=5)):
-            found.append(square)
+        found.extend(parallel_map.stream(lambda i: i * i, Reading(fails=5)))
     assert found == [i * i for i in range(len(found))]
     assert len(found) <= 5
     assert not readers()
