@@ -45,7 +45,10 @@ json.dump(found, sys.stdout)
 
 
 def several(commands, ordinary=False):
-    """How commands end, by name: the exit code, stdout and stderr. Of each: its limit, arguments."""
+    """How commands end, by name: the exit code, stdout and stderr.
+
+    commands : by name, the largest file that each may write (0 for any), and its arguments
+    """
     program = [sys.executable, *(["-c", ORDINARY] if ordinary else []), "-c", SEVERAL]
     done = subprocess.run(
         program, input=json.dumps(commands), capture_output=True, text=True, timeout=300
