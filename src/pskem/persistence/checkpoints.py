@@ -42,11 +42,12 @@ class Checkpoint:
     and holds nothing but data. It stays when the fit is done: save the model, then :meth:`remove`
     it.
 
-    When a fit begins, it reads its data once more, to compute the mark by which the checkpoint
-    knows them. This and reading the file count as well: the first state is written when all of it
-    together takes less than 1.5 % of the time. So a fit that takes less than two seconds, or less
-    than about 70 times as long as reading its data once, writes nothing, and the mark is then all
-    that it pays: one reading of the data, which may be more than 2 % of so short a fit.
+    A fit with a checkpoint reads its data once more when it begins, for a checksum by which it
+    refuses other data later. This counts, and so does reading the file of a fit that goes on: a
+    state is written only if all of it together stays below 1.5 % of the time so far. Fits of less
+    than two seconds, and fits that take less than about 70 times as long as reading their data
+    once, therefore write nothing. The checksum is all that they pay for, but in so short a fit it
+    may be more than 2 % of the time.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class Checkpoint:
         self._start_clock()
 
     def _start_clock(self) -> None:
-        """Nothing has been spent yet, of no time."""
+        """Count time from now on."""
         self._begun = self._written = time.monotonic()
         self._cost, self._spent = FIRST, 0.0
 
