@@ -90,7 +90,10 @@ def own_mark() -> str:
 
 
 def sweep(folder: Path, beginning: str) -> None:
-    """Remove temporary files, with names that begin like this, whose process is gone."""
+    """Remove temporary files, with names that begin like this, whose process is gone.
+
+    On Windows, where that cannot be asked, they stay.
+    """
     mark = re.compile(rf"{re.escape(beginning + socket.gethostname())}\.(\d+)\.[0-9a-f]{{8}}")
     for path in folder.glob(f"{glob.escape(beginning)}*"):
         found = mark.fullmatch(path.name)
@@ -104,6 +107,9 @@ def sweep(folder: Path, beginning: str) -> None:
 
 
 def _is_alive(process: int) -> bool:
+    """Whether there is such a process, or one cannot tell."""
+    if os.name == "nt":  # os.kill would not ask there, but send Ctrl-C
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -19,7 +19,8 @@ from pskem.cli.app import run
 
 pytestmark = pytest.mark.plumbing
 
-N = 20_500
+#: Without those that are held out still more than are read at once.
+N = 23_000
 #: The command with checkpoints after every pass and every trial.
 EAGER = "from pskem.persistence import checkpoints as c; c.SHARE = float('inf')"
 

@@ -7,13 +7,18 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.preprocessing import StandardScaler
 
-from pskem import load, open_table
+from pskem import load, open_table, save
 from pskem.cli.app import run
+from pskem.tables.batches import Stored
+from pskem.training._loop import Trainer
+from pskem.training._piecewise import PieceSource
 from pskem.workflow import stored
 
 pytestmark = [
@@ -22,7 +27,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-N = 21_000
+#: Without those that are held out still more than are read at once.
+N = 23_000
 QUICK = ["-k", "6", "--max-iter", "4", "--tol", "0", "--discriminative-iter", "2", "--json"]
 
 
@@ -209,6 +215,98 @@ def test_workers_may_run_in_another_folder(frame, capsys, tmp_path):
     assert there["validation_accuracy"] == plain["validation_accuracy"]
     (part,) = open_table("table.parquet", "kind").on_cluster().parts
     assert part.named == "table.parquet", "which messages say"
+
+
+def truncate(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("options", [["--out-of-core"], ["--workers", "1"]])
+@pytest.mark.parametrize("harm", [truncate, Path.unlink])
+@pytest.mark.parametrize("when", ["between passes", "in a pass"])
+def test_a_part_that_is_lost_in_the_middle_of_a_fit(
+    frame, capsys, tmp_path, monkeypatch, options, harm, when
+):
+    """Files are looked at before each pass; what happens after that is found by reading."""
+    if "--workers" in options:
+        pytest.importorskip("distributed", reason="distributed is not installed")
+    (tmp_path / "parts").mkdir()
+    parts = [tmp_path / "parts" / f"{i}.parquet" for i in range(3)]
+    for path, rows in zip(parts, np.array_split(np.arange(N), 3), strict=True):
+        frame.iloc[rows].to_parquet(path)
+    command = ["fit", "parts", "-t", "kind", *QUICK, "-o", "model.pskem"]
+    assert run(command) == 0
+    capsys.readouterr()
+    old = Path("model.pskem").read_bytes()
+    passes, advance, check = [], Trainer.advance, Stored.check
+
+    def lose():
+        if len(passes) == 2 and len(lost) == 0:
+            lost.append(parts[1])
+            harm(parts[1])
+
+    lost = []
+
+    def advancing(self, state):
+        assert isinstance(self.data.source, PieceSource), "the file is read in every pass"
+        passes.append(state)
+        if when == "between passes":
+            lose()
+        return advance(self, state)
+
+    def checking(self):
+        check(self)
+        if when == "in a pass" and self.path.endswith("2.parquet"):
+            lose()
+
+    monkeypatch.setattr(Trainer, "advance", advancing)
+    monkeypatch.setattr(Stored, "check", checking)
+    assert run([*command, *options]) == 1
+    out, err = capsys.readouterr()
+    assert lost
+    assert out == ""
+    *remarks, line = err.splitlines()
+    assert all("worker(s)" in text or "Column 'row'" in text for text in remarks)
+    assert line.startswith("Error: ")
+    assert "1.parquet" in line
+    assert "has changed" in line or "cannot be read" in line
+    assert "Traceback" not in err
+    assert Path("model.pskem").read_bytes() == old
+    assert sorted(os.listdir()) == ["model.pskem", "parts"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+@pytest.mark.parametrize("when", ["copying", "training"])
+def test_an_interrupt_leaves_the_old_model_and_nothing_else(frame, tmp_path, monkeypatch, when):
+    """While a text is copied to columns that can be read piece by piece, and in the passes."""
+    n = 20 if when == "copying" else 1
+    pd.concat([frame.drop(columns="row")] * n).to_csv("table.csv", index=False)
+    save(StandardScaler().fit(frame[["a"]]), "model.pskem")
+    old = Path("model.pskem").read_bytes()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    long = ["-k", "60", "--max-iter", "100000", "--tol", "0", "--out-of-core"]
+    kept = ["--checkpoint", "run.checkpoint", "-o", "model.pskem"]
+    sign = {"copying": "tmp/pskem.*/table.arrow", "training": "run.checkpoint"}[when]
+    code = (
+        "from pskem.persistence import checkpoints\n"
+        "checkpoints.SHARE = float('inf')\n"
+        "from pskem.cli import main\n"
+        f"main({['fit', 'table.csv', '-t', 'kind', *long, *kept]!r})\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60.0
+        while not list(tmp_path.glob(sign)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.decode().split() == ["Interrupted."]
+    assert Path("model.pskem").read_bytes() == old
+    assert not os.listdir("tmp")
+    expected = {"model.pskem", "table.csv", "tmp"} | ({"run.checkpoint"} & {sign})
+    assert set(os.listdir()) == expected
 
 
 @pytest.fixture

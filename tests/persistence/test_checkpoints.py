@@ -13,7 +13,11 @@ from sklearn.datasets import load_iris
 
 import pskem
 from pskem import Checkpoint, SharedKernelClassifier, SharedKernelDensity
+from pskem.engine import ArrayPieces
+from pskem.estimators import configured
 from pskem.persistence import CheckpointError, ModelFileError, checkpoints, read_header
+from pskem.training import Chapter, Page, _fitting
+from pskem.workflow import Task, train, tune
 
 pytestmark = pytest.mark.plumbing
 
@@ -55,11 +59,106 @@ def in_child(work):
     return process
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # in Python 3.12
+def telling(work):
+    """Do some work in a process that tells what it puts into its checkpoint, before it does so.
+
+    Its number, and the names as they come.
+    """
+    names, pipe = os.pipe()
+
+    def told():
+        put = Checkpoint.put
+
+        def tell(self, name, value):
+            os.write(pipe, f"{name}, {getattr(value, 'iteration', 0)}\n".encode())
+            put(self, name, value)
+
+        Checkpoint.put = tell
+        work()
+
+    process = in_child(told)
+    os.close(pipe)
+    return process, os.fdopen(names)
+
+
+class Killing:
+    """A training that is killed and begun again until it ends, again and again.
+
+    work : the training, which writes a model to the path that it is given
+    place : its checkpoint
+    names : what it puts there; each name is there once, as passes are numbered
+    after : of each process that was killed when there was a checkpoint, what it had put last
+    """
+
+    def __init__(self, work, place):
+        self.work, self.place, self.after = work, place, []
+        expected, times = place.with_name("undisturbed.pskem"), [time.monotonic()]
+        self.names, code = self._run(expected, times=times)
+        assert code == 0
+        assert len(set(self.names)) == len(self.names)
+        self.pauses = np.diff([*times, time.monotonic()])
+        self.expected = expected.read_bytes()
+
+    def kill(self, times, of_each, rng):
+        """Kill so many processes, so many of each training, two among each kind of its passes."""
+        kills, i = 0, 0
+        passes = [
+            [place for place, name in enumerate(self.names) if place and kind in name]
+            for kind in ("EM", "discriminative")
+        ]
+        while kills < times:
+            self.place.unlink(missing_ok=True)
+            result = self.place.with_name(f"{(i := i + 1)}.pskem")
+            moments = [moment for places in passes for moment in rng.sample(places, 2)]
+            moments += rng.choices(range(-1, len(self.names)), k=of_each - len(moments))
+            for moment in sorted(moments):
+                names, code = self._run(result, moment, rng.random() * self.pauses[moment + 1])
+                if code == 0:  # it was faster
+                    break
+                assert code == -signal.SIGKILL
+                kills += 1
+                self.after += names[-1:] if self.place.exists() else []
+            else:
+                _, code = self._run(result)
+            assert code == 0
+            assert result.read_bytes() == self.expected
+        assert not list(self.place.parent.glob(".*")), "nothing half-written is left"
+
+    def _run(self, result, moment=None, delay=0.0, times=None):
+        """What a process puts, and how it ends: killed, if this or a later name has been put."""
+        due = set() if moment is None else set(self.names[max(moment, 0) :])
+        process, pipe = telling(lambda: self.work(result))
+        names = []
+        with pipe:
+            while moment != -1 and (name := pipe.readline().strip()):
+                names.append(name)
+                if times is not None:
+                    times.append(time.monotonic())
+                if name in due:
+                    break
+            if moment is not None:
+                time.sleep(delay)
+                os.kill(process, signal.SIGKILL)
+            names += map(str.strip, pipe)
+        _, status = os.waitpid(process, 0)
+        return names, os.waitstatus_to_exitcode(status)
+
+    def hits(self, kind):
+        """How many were killed among such passes, or trials, when there was a checkpoint."""
+        return sum(kind in name for name in self.after)
+
+
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="needs processes that can be forked"
+)
+in_threads = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12
+
+
+@needs_fork
+@in_threads
 @pytest.mark.parametrize(("name", "kills"), [("defaults", 20), ("starts", 15), ("blocks", 15)])
 def test_killed_at_any_moment_it_ends_with_the_same_bits(many, tmp_path, eager, name, kills):
-    """The fifty moments are random; what is compared are model files, byte by byte."""
+    """Fifty random moments; what is compared are model files, byte by byte."""
     X, y = many
     place = tmp_path / "run.checkpoint"
 
@@ -67,31 +166,39 @@ def test_killed_at_any_moment_it_ends_with_the_same_bits(many, tmp_path, eager, 
         model = clone(FITS[name]).fit(X, y, checkpoint=Checkpoint(place))
         pskem.save(model, path)
 
-    start = time.monotonic()
-    os.waitpid(in_child(lambda: work(tmp_path / "undisturbed.pskem")), 0)
-    whole = time.monotonic() - start
-    expected = (tmp_path / "undisturbed.pskem").read_bytes()
-    rng = random.Random(os.urandom(8))
-    met = set()
-    for i in range(kills):
-        place.unlink(missing_ok=True)
-        result = tmp_path / f"{i}.pskem"
-        process = in_child(lambda path=result: work(path))
-        time.sleep(rng.uniform(0.0, whole))
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
-        if place.exists():
-            met.add(len(pskem.load(place, pskem.training.Pages).entries))
-        result.unlink(missing_ok=True)
-        _, code = os.waitpid(in_child(lambda path=result: work(path)), 0)
-        assert code == 0
-        assert result.read_bytes() == expected
-    assert met, "some were killed after they had begun to write"
-    assert not list(tmp_path.glob(".run.checkpoint.*")), "nothing half-written is left"
+    killing = Killing(work, place)
+    killing.kill(kills, 5, random.Random(name))
+    assert killing.hits("EM") >= 3
+    assert killing.hits("discriminative") >= 3
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # in Python 3.12
+@needs_fork
+@in_threads
+def test_a_search_that_is_killed_at_any_moment_ends_with_the_same_bits(tmp_path, eager):
+    """As the command tune does it: trials, then a training of the best."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=40)
+    X = rng.standard_normal((2, 3))[y] + rng.standard_normal((40, 3))
+    pd.DataFrame(X, columns=list("abc")).assign(kind=y).to_csv(tmp_path / "table.csv", index=False)
+    place = tmp_path / "run.checkpoint"
+    passes = {"max_iter": 5, "tol": 0.0, "discriminative_iter": 5}
+    model = SharedKernelClassifier(covariance_type="full", random_state=0, n_jobs=1, **passes)
+
+    def work(path):
+        task, kept = Task.read(str(tmp_path / "table.csv"), "kind"), Checkpoint(place)
+        best = tune(task, model, 2, 1e6, journal=kept).trials[0].candidate
+        last = Chapter(Page(kept, "last fit: "))
+        train(task, configured(model, best), checkpoint=last).save(path)
+
+    killing = Killing(work, place)
+    killing.kill(50, 10, random.Random("tune"))
+    assert killing.hits("trial") >= 10
+    assert killing.hits("EM") >= 5
+    assert killing.hits("discriminative") >= 5
+
+
+@needs_fork
+@in_threads
 def test_a_stream_that_is_killed_at_any_moment_ends_with_the_same_bits(many, tmp_path):
     """The model is saved after every part, and knows how many it has seen."""
     X, y = many
@@ -269,26 +376,87 @@ def test_a_full_disk_ends_the_fit_and_keeps_the_old_model(tmp_path, eager, monke
     assert not list(tmp_path.iterdir())
 
 
-def test_writing_takes_a_small_share_of_the_time(many, tmp_path, monkeypatch):
-    """Whatever a writing costs, the next one waits a hundred times as long. By our own clock."""
+class Clock:
+    """A clock of our own: passes, writing, reading and marking take the times that are given."""
+
+    def __init__(self, monkeypatch, a_pass=30.0, mark=0.0, write=1.0, read=0.5):
+        self.now, self.spent, self.writes = 0.0, 0.0, 0
+        self.a_pass = a_pass
+        monkeypatch.setattr(checkpoints.time, "monotonic", lambda: self.now)
+        for name, cost in (("save", write), ("load", read), ("read_header", read)):
+            monkeypatch.setattr(checkpoints, name, self.spending(getattr(checkpoints, name), cost))
+        monkeypatch.setattr(_fitting, "mark_of", self.spending(_fitting.mark_of, mark))
+
+    def spending(self, function, cost):
+        def slow(*arguments, **options):
+            self.now += cost
+            self.spent += cost
+            self.writes += function.__name__ == "save"
+            return function(*arguments, **options)
+
+        return slow
+
+    def tick(self, model):
+        self.now += self.a_pass
+
+
+@pytest.mark.parametrize("mark", [0.0, 8.0, 20.0])
+def test_a_checkpoint_takes_a_small_share_of_the_time(many, tmp_path, monkeypatch, mark):
+    """All that it does: marking the data, writing, and reading when the training goes on."""
     X, y = many
-    clock = [0.0]
-    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: clock[0])
-    spent = []
+    place, begun = tmp_path / "run", []
+    clock = Clock(monkeypatch, mark=mark)
 
-    def slow(*arguments, **options):
-        spent.append(1.0)
-        clock[0] += 1.0
+    class Stopped(Exception):
+        pass
 
-    monkeypatch.setattr(checkpoints, "save", slow)
+    def stop(model):
+        clock.tick(model)
+        begun.append(clock.now)
+        if len(begun) == 60:
+            raise Stopped
 
-    def tick(now):
-        clock[0] += 30.0
-
-    model = clone(FITS["starts"]).fit(X, y, watch=tick, checkpoint=Checkpoint(tmp_path / "run"))
+    with pytest.raises(Stopped):
+        clone(FITS["starts"]).fit(X, y, watch=stop, checkpoint=Checkpoint(place))
+    assert clock.writes >= 3
+    assert clock.spent < 0.02 * clock.now
+    first, clock.now, clock.spent, clock.writes = begun, 0.0, 0.0, 0
+    clock.a_pass = 300.0  # few passes are left
+    model = clone(FITS["starts"]).fit(X, y, watch=clock.tick, checkpoint=Checkpoint(place))
     assert len(model.log_likelihoods_) == 8
-    assert spent
-    assert sum(spent) < 0.02 * clock[0]
+    assert clock.now < 300.0 * len(first), "it went on"
+    assert clock.writes >= 1
+    assert clock.spent < 0.02 * clock.now
+
+
+def test_data_that_take_long_to_read_delay_the_first_writing(many, tmp_path, monkeypatch):
+    """If the mark alone takes more than its share, it is all that is spent."""
+    X, y = many
+    clock = Clock(monkeypatch, mark=40.0)
+    clone(FITS["starts"]).fit(X, y, watch=clock.tick, checkpoint=Checkpoint(tmp_path / "run"))
+    assert clock.now < 70 * 40.0
+    assert clock.spent == 40.0
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_mark_reads_the_data_once(many, tmp_path, eager, monkeypatch):
+    """By counting: stored samples are read once more, of many times."""
+    X, y = many
+    np.save(tmp_path / "X.npy", X)
+    stored, read, fold = np.load(tmp_path / "X.npy", mmap_mode="r"), [0], ArrayPieces.fold
+
+    def counting(self, function, parallel_map):
+        read[0] += 1
+        return fold(self, function, parallel_map)
+
+    monkeypatch.setattr(ArrayPieces, "fold", counting)
+    counts = []
+    for checkpoint in (None, Checkpoint(tmp_path / "run")):
+        read[0] = 0
+        clone(FITS["blocks"]).fit(stored, y, checkpoint=checkpoint)
+        counts.append(read[0])
+    assert counts[1] == counts[0] + 1
+    assert counts[0] > 50
 
 
 def test_it_can_be_a_callback(many, tmp_path, eager):

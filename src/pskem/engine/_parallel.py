@@ -75,7 +75,9 @@ class _Serial:
 
     def stream(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
         for item in _ahead(items):
-            yield function(item)
+            found = function(item)
+            del item  # before the next one is read
+            yield found
 
 
 class _Threads:

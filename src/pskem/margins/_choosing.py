@@ -47,7 +47,8 @@ def fit_margins(X: FloatArray, labels: NDArray[np.intp], weights: FloatArray | N
     some = max(1, AT_A_TIME // (len(X) * (1 + len(UNITS))))
     for low in range(0, len(varied), some):
         here = varied[low : low + some]
-        with np.errstate(over="ignore", invalid="ignore"):  # of maps that are then not taken
+        # Of maps that are then not taken.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             found = _fit(X[:, here].astype(np.float64), classes, counted)
         for i, margin in zip(here, found, strict=True):
             maps[i] = margin

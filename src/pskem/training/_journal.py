@@ -21,7 +21,10 @@ class Journal(Protocol):
     """Where states of a training are kept by name."""
 
     def begin(self, settings: Mapping[str, str], seed: int) -> int:
-        """Open it for a training with these settings; the seed of that which it holds, or this."""
+        """Open it for a training with these settings.
+
+        Returns the seed of the training that it holds, or the given one if it holds none.
+        """
         ...
 
     def agree(self, data: Callable[[], str]) -> None:
@@ -99,7 +102,7 @@ class Pages(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A sum over samples that other samples hardly have."""
+    """A sum of the hashes of all samples, and their number, to tell other data by."""
 
     keys: int
     n: int
