@@ -429,14 +429,13 @@ def test_a_checkpoint_takes_a_small_share_of_the_time(many, tmp_path, monkeypatc
     assert clock.spent < 0.02 * clock.now
 
 
-def test_data_that_take_long_to_read_delay_the_first_writing(many, tmp_path, monkeypatch):
-    """If the mark alone takes more than its share, it is all that is spent."""
+def test_data_that_take_long_to_read_do_not_delay_the_first_writing(many, tmp_path, monkeypatch):
+    """The mark is paid for once; nothing is safer for waiting longer."""
     X, y = many
     clock = Clock(monkeypatch, mark=40.0)
     clone(FITS["starts"]).fit(X, y, watch=clock.tick, checkpoint=Checkpoint(tmp_path / "run"))
-    assert clock.now < 70 * 40.0
-    assert clock.spent == 40.0
-    assert not (tmp_path / "run").exists()
+    assert clock.writes >= 1
+    assert clock.spent - 40.0 <= 0.01 * clock.now
 
 
 def test_the_mark_reads_the_data_once(many, tmp_path, eager, monkeypatch):

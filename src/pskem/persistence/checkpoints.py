@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,6 @@ KIND = "checkpoint"
 #: Of the time of a training, the share that writing may take; and seconds that the first writing
 #: is taken to need.
 SHARE, FIRST = 0.01, 0.02
-#: How many such shares everything may take: reading the file, comparing the data, and writing.
-EVERYTHING = 1.5
 
 
 class CheckpointError(ModelFileError):
@@ -43,11 +40,8 @@ class Checkpoint:
     it.
 
     A fit with a checkpoint reads its data once more when it begins, for a checksum by which it
-    refuses other data later. This counts, and so does reading the file of a fit that goes on: a
-    state is written only if all of it together stays below 1.5 % of the time so far. Fits of less
-    than two seconds, and fits that take less than about 70 times as long as reading their data
-    once, therefore write nothing. The checksum is all that they pay for, but in so short a fit it
-    may be more than 2 % of the time.
+    refuses other data later. That takes a fraction of a pass, in addition to the hundredth. Fits of
+    less than two seconds write nothing.
 
     Parameters
     ----------
@@ -74,15 +68,8 @@ class Checkpoint:
 
     def _start_clock(self) -> None:
         """Count time from now on."""
-        self._begun = self._written = time.monotonic()
-        self._cost, self._spent = FIRST, 0.0
-
-    @contextmanager
-    def _spending(self) -> Iterator[None]:
-        """Count the time that the block takes."""
-        start = time.monotonic()
-        yield
-        self._spent += time.monotonic() - start
+        self._written = time.monotonic()
+        self._cost = FIRST
 
     def begin(self, settings: Mapping[str, str], seed: int) -> int:
         """Open the file for a training with these settings, and read it if it is there.
@@ -92,8 +79,7 @@ class Checkpoint:
         self._about = {KIND: 1, "settings": dict(settings), "seed": seed, "data": None}
         self._entries = {}
         self._start_clock()
-        with self._spending():
-            return self._read(settings, seed)
+        return self._read(settings, seed)
 
     def _read(self, settings: Mapping[str, str], seed: int) -> int:
         """Read the file if it is there; the seed."""
@@ -133,8 +119,7 @@ class Checkpoint:
 
     def agree(self, data: Callable[[], str]) -> None:
         """Refuse to go on with other data."""
-        with self._spending():
-            mark = data()
+        mark = data()
         if self._about["data"] not in (None, mark):
             raise self._refusal(f"on other data ({self._about['data'].split(',')[0]})")
         self._about["data"] = mark
@@ -146,17 +131,15 @@ class Checkpoint:
     def put(self, name: str, value: Any) -> None:
         """Keep a value, and write the file if it is time."""
         self._entries[name] = value
-        now, all_ = time.monotonic(), self._spent + self._cost
-        writing = now - self._written >= self._cost / SHARE
-        if writing and now - self._begun >= all_ / (EVERYTHING * SHARE):
+        if time.monotonic() - self._written >= self._cost / SHARE:
             self.write()
 
     def write(self) -> None:
         """Write the file now."""
-        before = self._spent
-        with self._spending():
-            save(Pages(dict(self._entries)), self.path, metadata=self._about)
-        self._written, self._cost = time.monotonic(), self._spent - before
+        start = time.monotonic()
+        save(Pages(dict(self._entries)), self.path, metadata=self._about)
+        self._written = time.monotonic()
+        self._cost = self._written - start
 
     def remove(self) -> None:
         """Remove the file, if there is one."""
