@@ -97,7 +97,7 @@ def sweep(folder: Path, beginning: str) -> None:
     mark = re.compile(rf"{re.escape(beginning + socket.gethostname())}\.(\d+)\.[0-9a-f]{{8}}")
     for path in folder.glob(f"{glob.escape(beginning)}*"):
         found = mark.fullmatch(path.name)
-        if found is None or _is_alive(int(found[1])):
+        if found is None or is_alive(int(found[1])):
             continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -106,7 +106,7 @@ def sweep(folder: Path, beginning: str) -> None:
                 path.unlink()
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
     """Whether there is such a process, or one cannot tell."""
     if os.name == "nt":  # os.kill would not ask there, but send Ctrl-C
         return True

@@ -207,7 +207,7 @@ def test_a_disk_that_is_full(table):
     one_line(found["model"], "There is no room for model.pskem", "Make room there, or name a file")
     one_line(found["new model"], "There is no room for new.pskem")
     one_line(found["checkpoint"], "There is no room for run.checkpoint")
-    one_line(found["copy"], "There is no room for a copy of long.csv in", "Parquet")
+    one_line(found["copy"], "long.csv cannot be copied into", "Parquet")
     one_line(found["predictions"], "There is no room for out.csv")
     one_line(found["columns"], "There is no room for out.parquet")
     assert content() == before, "old files are whole, and nothing half-written is left"

@@ -61,6 +61,6 @@ def test_on_windows_no_process_is_asked(tmp_path, gone, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(files.os, "kill", sent)
         patched.setattr(files.os, "name", "nt")
-        assert files._is_alive(gone)
+        assert files.is_alive(gone)
     sweep(tmp_path, ".model.pskem.")
     assert not left.exists()

@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 
 import pskem.study.store as store_module
+from pskem.files import is_alive
 from pskem.study import Place, Store, StudyError, parse_study, summarise, work
 from pskem.study.execution import PartResult, Result, perform
 from pskem.study.runner import WorkProgress
@@ -228,10 +229,10 @@ def test_an_interrupted_write_leaves_nothing(store, monkeypatch):
 
 
 def test_a_process_that_has_ended_is_gone():
-    assert not store_module._gone(os.getpid())
+    assert is_alive(os.getpid())
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    assert store_module._gone(child.pid)
+    assert not is_alive(child.pid)
 
 
 def test_a_full_disk_is_told_and_leaves_the_file_as_it_was(store):

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from pskem.files import is_alive
 from pskem.study.configuration import Point, RunSpec, StudyError
 from pskem.study.definition import Study
 from pskem.study.execution import PartResult, Result
@@ -209,7 +210,7 @@ class Store:
                 for key, host, pid, expires in self._connection.execute(
                     "SELECT key, host, pid, expires FROM claims"
                 )
-                if expires > time.time() and not (host == socket.gethostname() and _gone(pid))
+                if expires > time.time() and (host != socket.gethostname() or is_alive(pid))
             }
             free = next((key for key in keys if key not in done and key not in taken), None)
             if free is not None:
@@ -315,14 +316,3 @@ class Store:
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def _gone(pid: int) -> bool:
-    """Whether a process on this machine has ended."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False

@@ -69,7 +69,7 @@ def spool(
                     writer.write_batch(pa.RecordBatch.from_pandas(frame, schema, False))
     except OSError as error:
         raise TableError(
-            f"There is no room for a copy of {spoken(paths[0])} in {scratch.folder.parent}:"
+            f"{spoken(paths[0])} cannot be copied into {scratch.folder.parent}:"
             f" {error.strerror or error}. Make room there, name another folder in TMPDIR, or give a"
             " Parquet file, which needs no copy."
         ) from None
