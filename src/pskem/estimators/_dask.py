@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from pskem.clusters import DaskPieces, current_client, is_dask
 from pskem.engine import Pieces, rows_at_a_time
@@ -21,32 +22,26 @@ __all__ = ["DaskTable", "dask_table", "lazily", "share_right"]
 
 @dataclass(frozen=True, eq=False)
 class DaskTable:
-    """Rows on a cluster.
+    """Rows on a cluster."""
 
-    partitions : delayed tuples of X, labels and weights (or None), some rows each
-    """
-
-    partitions: Sequence[Any]
+    pieces: Pieces
     names: Sequence[str] | None
     n_columns: int
     has_classes: bool
     categorical: NDArray[np.intp]
 
-    @property
-    def pieces(self) -> Pieces:
-        return DaskPieces(self.partitions, _frames)
-
 
 def _frames(partition: tuple[Any, Labels, Any]) -> Iterator[Frame]:
-    """The pieces of a partition."""
+    """The pieces of a partition. No more is copied at a time than one of them."""
     X, labels, weights = partition
-    if hasattr(X, "iloc") and not _has_categories(X):
-        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
+    frame = hasattr(X, "iloc")
+    numeric = frame and not _has_categories(X)
     step = rows_at_a_time(X.shape[1])
     for low in range(0, len(X), step):
         rows = slice(low, low + step)
+        part = X.iloc[rows] if frame else X[rows]
         yield Frame(
-            X.iloc[rows] if hasattr(X, "iloc") else X[rows],
+            part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part,
             labels._replace(codes=labels.codes[rows]),
             None if weights is None else np.asarray(weights[rows], dtype=np.float64),
         )
@@ -68,8 +63,6 @@ def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
     They are kept in the memory of the cluster, if there is one, which spills them to disk if it has
     to. Without a client they are made anew in every pass.
     """
-    import dask
-
     rows = _rows(X, y, sample_weight)
     given = getattr(estimator, "categorical_features", None)
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
@@ -78,10 +71,12 @@ def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
     else:
         looks = X._meta_nonempty
         places = find_categorical(looks, given, names) if given is not None else np.empty(0, int)
-    if current_client() is not None:
-        rows = list(dask.persist(*rows))
+    client = current_client()
+    if client is not None:
+        rows = list(client.persist(rows))
     width = len(names) if names is not None else int(X.shape[1])
-    return DaskTable(rows, names, width, y is not None, places.astype(np.intp))
+    pieces = DaskPieces(rows, _frames, client)
+    return DaskTable(pieces, names, width, y is not None, places.astype(np.intp))
 
 
 def _rows(X: Any, y: Any, sample_weight: Any) -> list[Any]:
@@ -156,6 +151,7 @@ def share_right(estimator: Any, X: Any, y: Any, sample_weight: Any, marker: Any)
     """
     import dask
 
+    check_is_fitted(estimator)
     ask = dask.delayed(_Right(_alone(estimator), marker), traverse=False)
     found = dask.compute(*(ask(row) for row in _rows(X, y, sample_weight)))
     right, total = np.sum(found, axis=0)
@@ -207,6 +203,7 @@ def lazily(
         def answer(self: Any, X: Any, *more: Any, **options: Any) -> Any:
             if not is_dask(X):
                 return method(self, X, *more, **options)
+            check_is_fitted(self)
             kind = np.dtype(self.classes_.dtype if dtype is None else dtype)
             width = [len(self.model_.blocks)] if per_block else []
             width += [len(self.classes_)] if per_class else []
