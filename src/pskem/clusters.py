@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,9 +24,9 @@ __all__ = ["ClusterError", "DaskPieces", "current_client", "is_dask", "needed_cl
 
 #: Results that are merged at a time.
 ARITY = 8
-#: Seconds after which it is looked whether the scheduler is still there, and for which it may be
-#: silent.
-MOMENT, PATIENCE = 5.0, 40.0
+#: Seconds after which it is looked whether the scheduler is still there, for which it may be
+#: silent, and for which a client whose connection broke may try to come back. A minute at most.
+MOMENT, PATIENCE, RETURN = 5.0, 40.0, 10.0
 #: What the message of every cluster that fails ends with.
 SAVED = "What was saved before is as it was"
 
@@ -58,16 +59,19 @@ def current_client() -> Any:
 
 def needed_client() -> Any:
     """The same for work that is meant for a cluster; None only if Dask is told to work here."""
-    client = current_client()
-    if client is None:
-        import dask
+    import dask
 
-        if dask.config.get("scheduler", None) is None:
-            raise ClusterError(
-                "There is no Dask client: none was made, or it was closed because its scheduler is"
-                f" gone. {SAVED}; make a distributed.Client, and start the training again, from its"
-                " checkpoint if it has one."
-            )
+    client, cause = None, None
+    try:
+        client = current_client()
+    except RuntimeError as error:  # Dask is told to use a client, and has none
+        cause = error
+    if client is None and (cause or dask.config.get("scheduler", None) is None):
+        raise ClusterError(
+            "There is no Dask client: none was made, or it was closed because its scheduler is"
+            f" gone. {SAVED}; make a distributed.Client, and start the training again, from its"
+            " checkpoint if it has one."
+        ) from cause
     return client
 
 
@@ -183,7 +187,7 @@ def _computed(value: Any, client: Any) -> Any:
     except Exception as error:
         if future is not None and future.status == "error":  # the task's own error
             raise
-        if not _is_there(client):
+        if not _is_back(client):
             raise _gone(place) from error
         if isinstance(error, CommClosedError | CancelledError):
             raise _lost(place, error) from error
@@ -247,6 +251,14 @@ def _place(client: Any) -> str:
     return f" at {address}" if address else ""
 
 
+def _is_back(client: Any) -> bool:
+    """Whether the scheduler of a client answers, perhaps after a break."""
+    deadline = time.monotonic() + RETURN
+    while client.status == "connecting" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return _is_there(client)
+
+
 def _is_there(client: Any) -> bool:
     """Whether the scheduler of a client answers."""
     if client.status != "running":
@@ -260,6 +272,15 @@ def _is_there(client: Any) -> bool:
 
 def task_name(function: Any) -> str:
     """What a function does, as the dashboard shows it."""
+    return "-".join(map(_shown, _name(function).split("-")))
+
+
+def _shown(word: str) -> str:
+    """A word that Dask shows: eight small letters from a to f on are a number to it."""
+    return word.capitalize() if len(word) == 8 and word[0] in "abcdef" else word
+
+
+def _name(function: Any) -> str:
     while isinstance(function, partial):
         named = getattr(function.args[-1], "task_name", None) if function.args else None
         inner = [part for part in function.args if callable(part)]

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import wraps
+from itertools import count
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +89,16 @@ def _rows(X: Any, y: Any, sample_weight: Any) -> list[Any]:
     columns = [parts]
     for name, part in (("y", y), ("sample_weight", sample_weight)):
         columns.append(_beside(name, part, len(parts), lengths))
-    return [dask.delayed(_row)(*row) for row in zip(*columns, strict=True)]
+    return [
+        dask.delayed(_row)(*row, dask_key_name=name)
+        for row, name in zip(zip(*columns, strict=True), _names("rows"), strict=False)
+    ]
+
+
+def _names(what: str) -> Iterator[str]:
+    """Names of tasks, which the dashboard shows without their last two words."""
+    mark = uuid4().hex[:8]
+    return (f"pskem-{what}-{mark}-{i}" for i in count())
 
 
 def _parts(X: Any) -> tuple[list[Any], Sequence[float]]:
@@ -241,8 +252,9 @@ def _mapped(ask: _Ask, X: Any) -> Any:
 
     sent = dask.delayed(ask, traverse=False)
     width, kind = ask.nothing.shape[1:], ask.nothing.dtype
+    names = _names(ask.method.replace("_", "-"))
     made = [
-        da.from_delayed(sent(part), (n, *width), dtype=kind)
-        for part, n in zip(*_parts(X), strict=True)
+        da.from_delayed(sent(part, dask_key_name=name), (n, *width), dtype=kind)
+        for name, part, n in zip(names, *_parts(X), strict=False)
     ]
     return da.concatenate(made, axis=0, allow_unknown_chunksizes=True)
