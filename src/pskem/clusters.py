@@ -2,28 +2,33 @@
 
 Of every pass, the function that is folded goes out once, and what the pieces add up to comes back
 through a tree whose shape follows from the number of pieces alone. So results have the same bits
-for every number of workers, and nothing on the client grows with the number of rows. Where there is
-no :class:`distributed.Client`, Dask's local scheduler does the same.
+for every number of workers, and nothing on the client grows with the number of rows. Where Dask
+itself would not use a :class:`distributed.Client`, its local scheduler does the same.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from pskem.engine import Additive, Mapper, kept_memory, workers
 
-__all__ = ["ClusterError", "DaskPieces", "current_client", "is_dask"]
+__all__ = ["ClusterError", "DaskPieces", "current_client", "is_dask", "needed_client"]
 
 #: Results that are merged at a time.
 ARITY = 8
-#: Seconds after which it is looked whether the scheduler is still there, and for which it may be
-#: silent.
-MOMENT, PATIENCE = 5.0, 40.0
+#: Seconds after which it is looked whether the scheduler is still there, for which it may be
+#: silent, and for which a client whose connection broke may try to come back. A minute at most.
+MOMENT, PATIENCE, RETURN = 5.0, 40.0, 10.0
+#: What the message of every cluster that fails ends with.
+SAVED = "What was saved before is as it was"
 
 T = TypeVar("T", bound=Additive)
 
@@ -42,13 +47,32 @@ def is_dask(value: Any) -> bool:
 
 
 def current_client() -> Any:
-    """The client that Dask would use here and now; None if there is none."""
-    try:
-        from distributed import default_client
-
-        return default_client()
-    except (ImportError, ValueError):
+    """The client that Dask itself would compute with here and now; None if it would use none."""
+    if "distributed" not in sys.modules:  # whoever has a client has imported it
         return None
+    from dask.base import get_scheduler
+    from distributed import Client
+
+    owner = getattr(get_scheduler(), "__self__", None)
+    return owner if isinstance(owner, Client) else None
+
+
+def needed_client() -> Any:
+    """The same for work that is meant for a cluster; None only if Dask is told to work here."""
+    import dask
+
+    client, cause = None, None
+    try:
+        client = current_client()
+    except RuntimeError as error:  # Dask is told to use a client, and has none
+        cause = error
+    if client is None and (cause or dask.config.get("scheduler", None) is None):
+        raise ClusterError(
+            "There is no Dask client: none was made, or it was closed because its scheduler is"
+            f" gone. {SAVED}; make a distributed.Client, and start the training again, from its"
+            " checkpoint if it has one."
+        ) from cause
+    return client
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +81,19 @@ class DaskPieces:
 
     partitions : values of Dask (delayed, or futures), each of which stands for one or more pieces
     split : from such a value to its pieces
+    client : what computes; None for Dask's local scheduler. It stays the same from fold to fold: if
+        it is closed, nothing is computed elsewhere. It does not go to other processes.
     """
 
     partitions: Sequence[Any]
     split: Callable[[Any], Iterable[Any]]
+    client: Any = field(default_factory=current_client, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DaskPieces, (self.partitions, self.split)
 
     def fold(self, function: Callable[[Any], T], parallel_map: Mapper) -> T:
-        found: T | None = _computed(self._tree(function))
+        found: T | None = _computed(self._tree(function), self.client)
         if found is None:
             raise ValueError("There are no rows.")
         return found
@@ -113,56 +143,120 @@ class _Sent:
 def _fold_partition(sent: _Sent, split: Callable[[Any], Iterable[Any]], partition: Any) -> Any:
     """What the pieces of a partition add up to; None if there are none."""
     with kept_memory, workers(1):  # BLAS rounds by the number of its threads
-        found = [sent.function(piece) for piece in split(partition)]
+        found = _merge(map(sent.function, split(partition)))
     # Arrays have the layout that they would have after a journey, whether they go on one or not:
     # sums are rounded by it.
-    return pickle.loads(pickle.dumps(_merge(found), protocol=5))
+    return pickle.loads(pickle.dumps(found, protocol=5))
 
 
-def _merge(parts: Sequence[Any]) -> Any:
-    found = [part for part in parts if part is not None]
-    return reduce(lambda one, other: one.merge(other), found) if found else None
+def _merge(parts: Iterable[Any]) -> Any:
+    """The sum of parts that are not None, from left to right, no more than two at a time."""
+    return reduce(_add, parts, None)
 
 
-def _computed(value: Any) -> Any:
-    """The value of something delayed, by the client if there is one."""
-    client = current_client()
+def _add(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return one if other is None else other
+    return one.merge(other)
+
+
+def _computed(value: Any, client: Any) -> Any:
+    """The value of something delayed, by a client if there is one."""
     if client is None:
         return value.compute()
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker
-    from distributed import TimeoutError as TooLong
     from distributed.comm import CommClosedError
 
-    address = getattr(client.scheduler, "address", "(unknown)")
-    future = client.compute(value, optimize_graph=False)
-    silent, cause = 0.0, None
+    future, place = None, _place(client)  # of which a closed client knows nothing
     try:
-        while silent < PATIENCE:
-            try:
-                return future.result(timeout=MOMENT)
-            except TooLong:
-                if future.status == "error":  # the task's own error
-                    raise
-                silent = 0.0 if _is_there(client) else silent + 2.0 * MOMENT
+        if client.status not in ("running", "connecting"):
+            raise _gone(place)
+        future = client.compute(value, optimize_graph=False)
+        with _aside():
+            return _awaited(future, client, place)
+    except ClusterError:
+        raise
     except KilledWorker as error:
         raise ClusterError(
-            f"Workers of the Dask cluster at {address} were killed again and again over one part of"
-            " the data, most likely because it does not fit into their memory. Give them more"
-            " memory, or cut the data into smaller partitions or row groups. What was saved before"
-            " is as it was."
+            f"Workers of the Dask cluster{place} were killed again and again over one part of the"
+            " data, most likely because it does not fit into their memory. Give them more memory,"
+            f" or cut the data into smaller partitions or row groups. {SAVED}."
         ) from error
-    except (CommClosedError, CancelledError) as error:
-        if future.status == "error":
+    except Exception as error:
+        if future is not None and future.status == "error":  # the task's own error
             raise
-        cause = error
+        if not _is_back(client):
+            raise _gone(place) from error
+        if isinstance(error, CommClosedError | CancelledError):
+            raise _lost(place, error) from error
+        raise
     finally:
-        future.release()
-    raise ClusterError(
-        f"The Dask scheduler at {address} is gone, so the training cannot go on. What was saved"
-        " before is as it was; start the cluster again, and the training from its checkpoint."
-    ) from cause
+        if future is not None:
+            with suppress(Exception):  # a client that is being closed refuses
+                future.release()
+
+
+def _awaited(future: Any, client: Any, place: str) -> Any:
+    """The result of a future, while its scheduler answers."""
+    from distributed import TimeoutError as TooLong
+
+    silent = 0.0
+    while silent < PATIENCE:
+        try:
+            return future.result(timeout=MOMENT)
+        except TooLong:
+            if future.status == "error":
+                raise
+            silent = 0.0 if _is_there(client) else silent + 2.0 * MOMENT
+    raise _gone(place)
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """Let other tasks have the place of this one, if this is one: it waits for them."""
+    from distributed import rejoin, secede
+
+    try:
+        secede()
+    except Exception:  # no task, or one that has stepped aside
+        yield
+        return
+    try:
+        yield
+    finally:
+        rejoin()
+
+
+def _gone(place: str) -> ClusterError:
+    return ClusterError(
+        f"The Dask scheduler{place} is gone or does not answer, so the training cannot go on."
+        f" {SAVED}; start the cluster again, and the training from its checkpoint."
+    )
+
+
+def _lost(place: str, error: BaseException) -> ClusterError:
+    reason = getattr(error, "reason", None) or type(error).__name__
+    return ClusterError(
+        f"The Dask cluster{place} has lost rows or work of this training ({reason}): they were"
+        " cancelled, the cluster was restarted, or a worker has left with the only copy of"
+        f" scattered data. {SAVED}; give the data again, best as a collection that Dask can make"
+        " anew, and start the training from its checkpoint."
+    )
+
+
+def _place(client: Any) -> str:
+    address = getattr(client.scheduler, "address", None)
+    return f" at {address}" if address else ""
+
+
+def _is_back(client: Any) -> bool:
+    """Whether the scheduler of a client answers, perhaps after a break."""
+    deadline = time.monotonic() + RETURN
+    while client.status == "connecting" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return _is_there(client)
 
 
 def _is_there(client: Any) -> bool:
@@ -178,6 +272,15 @@ def _is_there(client: Any) -> bool:
 
 def task_name(function: Any) -> str:
     """What a function does, as the dashboard shows it."""
+    return "-".join(map(_shown, _name(function).split("-")))
+
+
+def _shown(word: str) -> str:
+    """A word that Dask shows: eight small letters from a to f on are a number to it."""
+    return word.capitalize() if len(word) == 8 and word[0] in "abcdef" else word
+
+
+def _name(function: Any) -> str:
     while isinstance(function, partial):
         named = getattr(function.args[-1], "task_name", None) if function.args else None
         inner = [part for part in function.args if callable(part)]

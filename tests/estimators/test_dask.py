@@ -1,20 +1,30 @@
 """Fits and predictions on a Dask cluster of real processes, some of which are killed."""
 
+import json
 import os
+import pickle
 import random
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
-from contextlib import contextmanager
+import tracemalloc
+import weakref
+from collections import Counter
+from contextlib import contextmanager, suppress
 from copy import copy
+from logging import CRITICAL
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from pskem import Checkpoint, SharedKernelClassifier, SharedKernelDensity
-from pskem.clusters import ClusterError, DaskPieces, task_name
+from pskem import Checkpoint, SharedKernelClassifier, SharedKernelDensity, clusters
+from pskem.clusters import ClusterError, DaskPieces, current_client, task_name
 from pskem.engine import OwnClass, Summarise, Total, serial_map
 from reference import distance
 
@@ -47,24 +57,66 @@ def classifier(**settings):
     return SharedKernelClassifier(**{**SETTINGS, **PASSES, **settings})
 
 
-@contextmanager
-def cluster(n_workers):
+@pytest.fixture(scope="module")
+def machines():
+    """A cluster that the tests share; it takes seconds to start one."""
     options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "processes": True}
-    with (
-        distributed.LocalCluster(n_workers=n_workers, **options) as made,
-        distributed.Client(made) as client,
-    ):
+    with distributed.LocalCluster(n_workers=1, silence_logs=CRITICAL, **options) as made:
+        client = distributed.Client(made, set_as_default=False)
         yield made, client
+        client.close()
+
+
+@pytest.fixture
+def cluster(machines):
+    """With so many workers, and found by Dask while a block lasts."""
+    made, client = machines
+
+    @contextmanager
+    def having(n_workers):
+        resize(made, client, n_workers)
+        with client.as_current():
+            yield made, client
+
+    return having
+
+
+def resize(made, client, n_workers):
+    made.scale(n_workers)
+    deadline = time.monotonic() + 60.0
+    while len(client.scheduler_info(n_workers=-1)["workers"]) != n_workers:
+        assert time.monotonic() < deadline, f"there are not {n_workers} workers"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def alone_fitted(many):
+    """The fit to Dask's arrays without a cluster."""
+    return classifier().fit(*chunked(*many))
+
+
+def after(n, act):
+    """Something to watch a fit with, which acts once after n passes."""
+    seen = []
+
+    def watch(model):
+        seen.append(model)
+        if len(seen) == n:
+            act()
+
+    return watch
 
 
 def chunked(X, y):
     return da.from_array(X, chunks=(2000, 4)), da.from_array(y, chunks=3000)
 
 
-def test_a_cluster_gives_the_model_of_memory_with_the_same_bits_for_all_numbers_of_workers(many):
+def test_a_cluster_gives_the_model_of_memory_with_the_same_bits_for_all_numbers_of_workers(
+    many, alone_fitted, cluster
+):
     X, y = many
     expected = classifier().fit(X, y)
-    found = [classifier().fit(*chunked(X, y))]  # without a client
+    found = [alone_fitted]
     for n_workers in (1, 2, 4):
         with cluster(n_workers):
             found.append(classifier().fit(*chunked(X, y)))
@@ -347,109 +399,484 @@ def test_tasks_have_names():
     assert task_name(alone) == "alone"
 
 
-def killer(made, rng, times, done, killed):
-    """Kill workers while passes are being made, at moments that nobody knows."""
-    while len(killed) < times:
-        time.sleep(rng.uniform(0.2, 1.0))
-        if done.is_set():
-            return
-        worker = rng.choice(list(made.workers.values()))
-        process = getattr(worker.process, "pid", None)
-        if process:
-            os.kill(process, signal.SIGKILL)
-            killed.append(process)
+def counted(client):
+    """How often tasks were computed, by the name that the dashboard shows."""
+    return client.run_on_scheduler(
+        lambda dask_scheduler: {
+            name: prefix.state_counts["memory"]
+            for name, prefix in dask_scheduler.task_prefixes.items()
+        }
+    )
 
 
-def test_workers_that_are_killed_change_nothing(many):
-    X, y = many
-    long = {"max_iter": 25, "n_components": 30}
-    expected = classifier(**long).fit(*chunked(X, y))
-    with cluster(3) as (made, _):
-        done, rng = threading.Event(), random.Random(os.urandom(8))
-        killed = []
-        thread = threading.Thread(target=killer, args=(made, rng, 2, done, killed))
-        thread.start()
+def new_tasks(client, before):
+    found = {name: n - before.get(name, 0) for name, n in counted(client).items()}
+    return {name: n for name, n in found.items() if n}
+
+
+@contextmanager
+def relaying(address):
+    """Something between a client and its scheduler that counts the bytes which go either way."""
+    there = tuple(address.removeprefix("tcp://").rsplit(":", 1))
+    counts, threads = Counter(), []
+
+    def pass_on(source, sink, way):
+        with suppress(OSError):
+            while part := source.recv(2**16):
+                counts[way] += len(part)
+                sink.sendall(part)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+
+    def serve(here):
+        with here, socket.create_connection(there) as beyond:
+            answering = threading.Thread(target=pass_on, args=(beyond, here, "received"))
+            answering.start()
+            pass_on(here, beyond, "sent")
+            answering.join()
+
+    def accept():
+        with suppress(OSError):
+            while True:
+                threads.append(threading.Thread(target=serve, args=(server.accept()[0],)))
+                threads[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
         try:
-            model = classifier(**long).fit(*chunked(X, y))
+            yield f"tcp://127.0.0.1:{server.getsockname()[1]}", counts
         finally:
+            server.shutdown(socket.SHUT_RDWR)
+            for thread in [accepting, *threads]:
+                thread.join(timeout=30.0)
+
+
+def test_nothing_on_the_client_grows_with_the_rows_and_the_model_goes_out_once(cluster):
+    """Bytes on the client's connection, those between workers, and what was computed how often.
+
+    The least of several passes: heartbeats, and rows that an idle worker takes over, only add.
+    """
+    m, partitions = 24, 12
+    received = {}
+    with (
+        cluster(2) as (made, other),
+        relaying(made.scheduler_address) as (address, counts),
+        distributed.Client(address) as client,
+    ):
+        for n in (24_000, 96_000):
+            X = da.random.default_rng(0).standard_normal((n, m), chunks=(n // partitions, m))
+            y = (X[:, 0] > 0.0).astype(int)
+            before, marks, models = counted(other), [], []
+
+            def mark(model, marks=marks, models=models):
+                marks.append((counts["sent"], counts["received"], transferred(other)))
+                models.append(model)
+
+            heavy = {"n_components": 30, "n_blocks": 1, "max_iter": 5, "discriminative_iter": 0}
+            classifier(**heavy).fit(X, y, watch=mark)
+            assert current_client() is client
+            made_now = new_tasks(other, before)
+            assert made_now["pskem-pass-ownclass"] == heavy["max_iter"] * partitions
+            assert made_now["pskem-rows"] == partitions, "rows are made once"
+            size = len(pickle.dumps(models[-1].blocks))
+            sent, received[n], moved = np.diff(marks, axis=0).min(axis=0)
+            assert 0.4 * size < sent < 2.5 * size, "once, and not for each of the partitions"
+            assert moved < (2 + partitions) * size < 8 * n * m / 2.0, "rows stay where they are"
+    assert received[96_000] < 1.05 * received[24_000] < 8 * 24_000 * m / 20.0
+
+
+def transferred(client):
+    """Bytes that workers have sent to each other."""
+    found = client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
+    return sum(found.values())
+
+
+def test_the_dashboard_has_names_for_all_and_the_terminal_a_bar(
+    many, cluster, tmp_path, monkeypatch, capsys
+):
+    from pskem.cli.app import run
+
+    X, y = many
+    place = str(tmp_path / "table.parquet")
+    pd.DataFrame(X, columns=NAMES).assign(kind=y).to_parquet(place, row_group_size=6000)
+    settings = ["-k", "6", "--max-iter", "2", "--tol", "0", "--discriminative-iter", "1"]
+    monkeypatch.setattr("pskem.cli.fit.on_terminal", lambda: True)
+    with cluster(1) as (made, client):
+        before = counted(client)
+        there = ["--scheduler", made.scheduler_address, "-o", str(tmp_path / "model.pskem")]
+        assert run(["fit", place, "-t", "kind", *there, *settings]) == 0
+        names = set(new_tasks(client, before))
+        before = counted(client)
+        classifier().fit(*chunked(X, y)).predict_proba(chunked(X, y)[0]).compute()
+        more = set(new_tasks(client, before))
+    expected = {"pskem-count", "pskem-survey", "pskem-pass-ownclass", "pskem-pass-Contrast"}
+    assert names >= expected | {"pskem-model"}
+    assert more >= expected | {"pskem-rows", "pskem-merge"}
+    assert any("pskem-predict-proba" in name for name in more), "perhaps fused with others"
+    assert not {"pskem", "pskem-pass"} & (names | more), "Dask took a word for a number"
+    err = capsys.readouterr().err
+    assert "] pass 1/2  log likelihood/sample" in err
+    assert "] discriminative pass 1/1  log posterior/sample" in err
+
+
+def hunt(made, client, pause, done):
+    """Kill a worker that is at a pass, after a pause."""
+    time.sleep(pause)
+    while not done.is_set():
+        for address, keys in client.processing().items():
+            if any(str(key).startswith("pskem-pass") for key in keys):
+                for worker in list(made.workers.values()):
+                    if worker.worker_address == address and worker.process is not None:
+                        os.kill(worker.process.pid, signal.SIGKILL)
+                        return
+
+
+def test_workers_that_are_killed_in_the_middle_of_a_pass_change_nothing(many, cluster):
+    """At random moments of the passes after the first and the fourth."""
+    X, y = many
+    long = {"max_iter": 12, "n_components": 30, "discriminative_iter": 0, "n_blocks": 1}
+    expected = classifier(**long).fit(*chunked(X, y))
+    rng, done, seen, killed = random.Random(16), threading.Event(), [], []
+
+    def strike():
+        hunt(made, client, rng.uniform(0.0, 0.2), done)
+        killed.append(len(seen))
+
+    def watch(model):
+        seen.append(model)
+        if len(seen) in (1, 5):
+            threads.append(threading.Thread(target=strike))
+            threads[-1].start()
+
+    threads = []
+    with cluster(2) as (made, client):
+        try:
+            model = classifier(**long).fit(*chunked(X, y), watch=watch)
+        finally:
+            ended = len(seen)
             done.set()
-            thread.join()
+            for thread in threads:
+                thread.join()
+        resize(made, client, 2)
+    assert ended == long["max_iter"]
     assert len(killed) == 2
+    assert 1 <= min(killed) <= max(killed) < ended, "before the last pass had ended"
     assert distance(expected, model) == 0.0
 
 
-def test_workers_that_die_again_and_again_are_said(many):
+def test_workers_that_die_again_and_again_are_said(many, cluster, monkeypatch):
     X, y = many
 
     def die(block):
         os._exit(3)
 
     deadly = da.from_array(X, chunks=(12_000, M)).map_blocks(die, dtype=float, meta=X[:0])
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        cluster(1),
-        pytest.raises(ClusterError, match="does not fit into their memory"),
-    ):
-        classifier().fit(deadly, da.from_array(y, chunks=12_000))
-
-
-def test_a_worker_may_come_late(many):
-    X, y = many
-    expected = classifier().fit(*chunked(X, y))
     with cluster(1) as (made, client):
-        seen = []
+        monkeypatch.setattr(made.scheduler, "allowed_failures", 1)
+        with pytest.raises(ClusterError, match="does not fit into their memory"):
+            classifier().fit(deadly, da.from_array(y, chunks=12_000))
+        resize(made, client, 1)
 
-        def grow(model):
+
+def test_a_worker_may_come_late_and_takes_its_share(many, cluster, tmp_path):
+    """Files are read wherever there is room; whether rows in memory move, Dask decides."""
+    X, y = many
+    work = {"n_components": 60, "n_blocks": 1, "max_iter": 60, "discriminative_iter": 0}
+    table = parquet(tmp_path, X, y).on_cluster()
+    seen, late = [], []
+    with cluster(1) as (made, client):
+        first = set(client.scheduler_info()["workers"])
+
+        def watch(model):
+            """Let a worker come after two passes, and go on until it has done something."""
             seen.append(model)
             if len(seen) == 2:
-                made.scale(2)
-                client.wait_for_workers(2)
+                resize(made, client, 2)
+            late[:] = [
+                task["key"]
+                for task in client.get_task_stream()
+                if task["worker"] not in first and str(task["key"]).startswith("pskem-pass")
+            ]
+            return bool(late)
 
-        model = classifier().fit(*chunked(X, y), watch=grow)
-        assert len(client.scheduler_info()["workers"]) == 2
+        client.get_task_stream()  # from now on it is kept
+        model = classifier(**work).fit(table, watch=watch)
+    assert late, "the new worker had nothing to do"
+    counting = []
+    with dask.config.set(scheduler="threads"):
+        expected = classifier(**work).fit(
+            table, watch=lambda now: counting.append(now) or len(counting) == len(seen)
+        )
+    assert len(counting) == len(seen)
     assert distance(expected, model) == 0.0
 
 
-def test_a_scheduler_that_is_gone_is_said_and_the_checkpoint_is_intact(many, tmp_path, monkeypatch):
-    import subprocess
-    import sys
+def parquet(folder, X, y, n_files=6):
+    """A table of files."""
+    from pskem import open_table
+
+    for i, rows in enumerate(np.array_split(np.arange(len(X)), n_files)):
+        frame = pd.DataFrame(X[rows], columns=NAMES).assign(kind=y[rows])
+        frame.to_parquet(folder / f"part-{i}.parquet")
+    return open_table(str(folder / "part-*.parquet"), target="kind")
+
+
+def test_the_client_is_the_one_that_dask_would_use(many, alone_fitted, cluster):
+    """Also inside a task of its own, which waits for the tasks of its fit on the only worker."""
+    X, y = many
+    with cluster(1) as (_, client):
+        before = counted(client)
+        with dask.config.set(scheduler="threads"):
+            assert current_client() is None
+            here = classifier().fit(*chunked(X, y))
+        assert not any(name.startswith("pskem") for name in new_tasks(client, before))
+        assert current_client() is client
+        model = classifier()
+        there = client.submit(lambda: model.fit(*chunked(X, y))).result(timeout=60)
+        assert new_tasks(client, before)["pskem-rows"] == 12
+    assert current_client() is None
+    for found in (here, there):
+        assert distance(alone_fitted, found) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["arrays", "files"])
+def test_a_client_that_is_closed_ends_the_fit(many, cluster, kind, tmp_path):
+    """Dask closes it if the scheduler is away for long, and would go on in this process."""
+    X, y = many
+    given = chunked(X, y) if kind == "arrays" else (parquet(tmp_path, X, y).on_cluster(),)
+    with cluster(1) as (made, _):
+        pass
+    model, seen = classifier(), []
+    client = distributed.Client(made)  # the default one
+    close = after(2, client.close)
+    with pytest.raises(ClusterError, match="is gone"):
+        model.fit(*given, watch=lambda now: seen.append(now) or close(now))
+    assert client.status == "closed"
+    assert len(seen) == 2
+    assert not hasattr(model, "model_")
+
+
+def test_tables_that_are_meant_for_a_cluster_need_one(many, tmp_path):
+    X, y = (part[:900] for part in many)
+    table = parquet(tmp_path, X, y, n_files=1).on_cluster()
+    with pytest.raises(ClusterError, match="There is no Dask client"):
+        classifier().fit(table)
+    with (
+        dask.config.set(scheduler="distributed"),
+        pytest.raises(ClusterError, match="There is no Dask client"),
+    ):
+        classifier().fit(table)
+
+
+def test_pieces_can_be_pickled_without_their_client(cluster):
+    with cluster(1) as (_, client):
+        pieces = DaskPieces(list(range(9)), listed)
+        assert pieces.client is client
+        assert pieces.fold(alone, serial_map).arrays[:2] == (0, 8)
+        packed = pickle.dumps(pieces)
+    assert pickle.loads(packed).client is None
+
+
+@pytest.mark.parametrize("how", ["cancelled", "worker killed", "connection broken"])
+def test_rows_that_are_lost_are_not_taken_for_a_lost_scheduler(many, cluster, how):
+    X, y = many
+    with cluster(1) as (made, client):
+        parts = client.scatter([X[low : low + 6000] for low in range(0, N, 6000)])
+        lazy = [da.from_delayed(dask.delayed(part), (6000, M), dtype=float) for part in parts]
+
+        def lose():
+            if how == "cancelled":
+                client.cancel([distributed.Future(key, client) for key in list(client.futures)])
+            elif how == "connection broken":
+                broken = client.scheduler_comm.comm
+                client.loop.add_callback(broken.abort)
+                while not broken.closed():
+                    time.sleep(0.01)
+            else:
+                os.kill(made.workers[next(iter(made.workers))].process.pid, signal.SIGKILL)
+
+        with pytest.raises(ClusterError, match="has lost rows or work") as caught:
+            classifier().fit(
+                da.concatenate(lazy), da.from_array(y, chunks=6000), watch=after(2, lose)
+            )
+        assert "is gone" not in str(caught.value)
+        assert made.scheduler_address in str(caught.value)
+        resize(made, client, 1)
+
+
+class Weighed:
+    """Something that is large, and can be counted."""
+
+    alive: ClassVar = weakref.WeakSet()
+    most = 0
+
+    def __init__(self, value):
+        self.value = value
+        Weighed.alive.add(self)
+        Weighed.most = max(Weighed.most, len(Weighed.alive))
+
+    def merge(self, other):
+        return Weighed([*self.value, *other.value])
+
+
+def test_pieces_of_a_partition_are_merged_as_they_come():
+    with dask.config.set(scheduler="synchronous"):
+        found = DaskPieces([50], range).fold(lambda i: Weighed([i]), serial_map)
+    assert found.value == list(range(50)), "from left to right"
+    assert Weighed.most <= 4
+
+
+def test_frames_of_several_types_are_not_copied_whole():
+    from pskem.estimators._dask import _frames
+    from pskem.estimators._stored import Labels
+
+    n = 400_000
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "a": rng.standard_normal(n),
+            "b": rng.integers(9, size=n).astype(np.int32),
+            "c": pd.array(rng.integers(9, size=n), dtype="Int64"),
+            "d": rng.random(n) < 0.5,
+        }
+    )
+    frame.loc[:9, "c"] = pd.NA
+    whole = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    labels = Labels.all_alike(n)
+    tracemalloc.start()
+    low = 0
+    for piece in _frames((frame, labels, None)):
+        high = low + len(piece.X)
+        np.testing.assert_array_equal(piece.X, whole[low:high])
+        low = high
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert low == n
+    assert peak < whole.nbytes / 2.0
+
+
+def test_files_are_checked_where_they_are_read(many, cluster, tmp_path, monkeypatch):
+    """Thousands of objects would be asked for one by one by the client, in every pass."""
+    from pskem.tables import TableError, batches
 
     X, y = many
-    monkeypatch.setattr("pskem.persistence.checkpoints.SHARE", np.inf)
-    address = f"tcp://127.0.0.1:{random.randint(20_000, 60_000)}"
-    port = address.rsplit(":", 1)[1]
-    run = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    table = parquet(tmp_path, X, y).on_cluster()
+    asked = []
+    state = batches._state
+    monkeypatch.setattr(batches, "_state", lambda path: asked.append(path) or state(path))
+    with cluster(2):
+        classifier().fit(table)
+        assert not asked
+        changed = str(tmp_path / "part-3.parquet")
+        frame = pd.read_parquet(changed)
+        touch = after(2, lambda: frame.iloc[::-1].to_parquet(changed))
+        with pytest.raises(
+            TableError, match=r"part-3\.parquet has changed while it was being read"
+        ):
+            classifier().fit(table, watch=touch)
+        os.remove(changed)
+        with pytest.raises(TableError, match=r"part-3\.parquet cannot be read: No such file"):
+            classifier().fit(table)
+
+
+def test_what_is_not_fitted_says_so(many):
+    dX, dy = chunked(*many)
+    for name in ("predict", "predict_proba", "score_samples", "is_outlier"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(classifier(), name)(dX)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        classifier().score(dX, dy)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        SharedKernelDensity().score_samples(dX)
+
+
+def test_the_folder_of_workers_outlives_them_and_no_longer(monkeypatch):
+    from pathlib import Path
+
+    from pskem.cli.cluster import _local
+
+    class Made:
+        def __init__(self, local_directory, **more):
+            self.folder = Path(local_directory)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            assert self.folder.is_dir()
+
+    monkeypatch.setattr(distributed, "LocalCluster", Made)
+    with _local(1) as made:
+        assert made.folder.is_dir()
+        assert vars(made) == {"folder": made.folder}, "nothing of ours"
+    assert not made.folder.exists()
+
+
+@contextmanager
+def processes_apart(folder):
+    """A scheduler and a worker, each a process; the scheduler's, and its address."""
+    place = folder / "scheduler.json"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    about = ["--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place)]
     scheduler = subprocess.Popen(
-        [*run, "--host", "127.0.0.1", "--port", port, "--dashboard-address", ":0"], **quiet
-    )
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *about,
+         "--dashboard-address", "127.0.0.1:0"], **quiet
+    )  # fmt: skip
     worker = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1",
-         "--no-dashboard", "--local-directory", str(tmp_path)], **quiet
+        [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(place),
+         "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder)],
+        **quiet,
     )  # fmt: skip
     try:
-        with distributed.Client(address, timeout="30s") as client:
-            client.wait_for_workers(1, timeout=60)
-            model = classifier().fit(*chunked(X, y))
-            before, before_all = model.model_, copy(model)
-            seen = []
-
-            def kill(now):
-                seen.append(now)
-                if len(seen) == 2:
-                    scheduler.kill()
-
-            with pytest.raises(ClusterError, match=f"scheduler at {address} is gone"):
-                model.fit(*chunked(X, y), watch=kill, checkpoint=Checkpoint(tmp_path / "run"))
-            assert model.model_ is before
+        deadline, address = time.monotonic() + 60.0, None
+        while address is None:
+            assert time.monotonic() < deadline, "the scheduler does not start"
+            with suppress(OSError, ValueError):
+                address = json.loads(place.read_text())["address"]
+            time.sleep(0.05)
+        yield scheduler, address
     finally:
         for process in (worker, scheduler):
             process.kill()
             process.wait()
+
+
+@pytest.mark.parametrize("how", ["gone", "gone for long", "hangs"])
+def test_a_scheduler_that_fails_is_said_and_the_checkpoint_is_intact(
+    many, alone_fitted, tmp_path, monkeypatch, how
+):
+    X, y = many
+    monkeypatch.setattr("pskem.persistence.checkpoints.SHARE", np.inf)
+    assert clusters.PATIENCE + clusters.MOMENT + clusters.RETURN < 60.0, "of silence, at most"
+    if how == "hangs":
+        monkeypatch.setattr(clusters, "PATIENCE", 4.0)
+        monkeypatch.setattr(clusters, "MOMENT", 0.5)
+    kept, model = Checkpoint(tmp_path / "run"), copy(alone_fitted)
+    before, began = model.model_, []
+    with (
+        processes_apart(tmp_path) as (scheduler, address),
+        distributed.Client(address, timeout="30s") as client,
+    ):
+        client.wait_for_workers(1, timeout=60)
+        monkeypatch.setattr(client, "_timeout", 2.0)  # to come back in
+
+        def strike():
+            os.kill(scheduler.pid, signal.SIGSTOP if how == "hangs" else signal.SIGKILL)
+            while how == "gone for long" and client.status != "closed":
+                time.sleep(0.05)
+            began.append(time.monotonic())
+
+        with pytest.raises(
+            ClusterError, match=r"The Dask scheduler.* is gone or does not"
+        ) as caught:
+            model.fit(*chunked(X, y), watch=after(2, strike), checkpoint=kept)
+        assert time.monotonic() - began[0] < 60.0, "which is promised"
+        assert how == "gone for long" or address in str(caught.value)
+        assert model.model_ is before
+        os.kill(scheduler.pid, signal.SIGCONT)
     # The checkpoint is intact: elsewhere the fit goes on, with the same bits at the end.
     left = []
-    again = classifier().fit(
-        *chunked(X, y), watch=left.append, checkpoint=Checkpoint(tmp_path / "run")
-    )
+    again = classifier().fit(*chunked(X, y), watch=left.append, checkpoint=kept)
     assert len(left) == again.n_iter_ + 2 * PASSES["discriminative_iter"] + again.n_iter_ - 2
-    assert distance(before_all, again) == 0.0
+    assert distance(alone_fitted, again) == 0.0

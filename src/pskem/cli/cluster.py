@@ -60,8 +60,9 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
         yield True
 
 
-def _local(n_workers: int | None) -> Any:
-    """A cluster of processes of this machine."""
+@contextmanager
+def _local(n_workers: int | None) -> Iterator[Any]:
+    """A cluster of processes of this machine, and a folder that is removed after it."""
     import logging
 
     from distributed import LocalCluster
@@ -78,8 +79,8 @@ def _local(n_workers: int | None) -> Any:
             local_directory=str(scratch.folder),
             silence_logs=logging.CRITICAL,  # what goes wrong reaches the client
         )
-    made.pskem_scratch = scratch  # goes with it
-    return made
+    with made:
+        yield made
 
 
 @contextmanager

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import wraps
+from itertools import count
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from pskem.clusters import DaskPieces, current_client, is_dask
 from pskem.engine import Pieces, rows_at_a_time
@@ -21,32 +24,26 @@ __all__ = ["DaskTable", "dask_table", "lazily", "share_right"]
 
 @dataclass(frozen=True, eq=False)
 class DaskTable:
-    """Rows on a cluster.
+    """Rows on a cluster."""
 
-    partitions : delayed tuples of X, labels and weights (or None), some rows each
-    """
-
-    partitions: Sequence[Any]
+    pieces: Pieces
     names: Sequence[str] | None
     n_columns: int
     has_classes: bool
     categorical: NDArray[np.intp]
 
-    @property
-    def pieces(self) -> Pieces:
-        return DaskPieces(self.partitions, _frames)
-
 
 def _frames(partition: tuple[Any, Labels, Any]) -> Iterator[Frame]:
-    """The pieces of a partition."""
+    """The pieces of a partition. No more is copied at a time than one of them."""
     X, labels, weights = partition
-    if hasattr(X, "iloc") and not _has_categories(X):
-        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
+    frame = hasattr(X, "iloc")
+    numeric = frame and not _has_categories(X)
     step = rows_at_a_time(X.shape[1])
     for low in range(0, len(X), step):
         rows = slice(low, low + step)
+        part = X.iloc[rows] if frame else X[rows]
         yield Frame(
-            X.iloc[rows] if hasattr(X, "iloc") else X[rows],
+            part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part,
             labels._replace(codes=labels.codes[rows]),
             None if weights is None else np.asarray(weights[rows], dtype=np.float64),
         )
@@ -68,8 +65,6 @@ def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
     They are kept in the memory of the cluster, if there is one, which spills them to disk if it has
     to. Without a client they are made anew in every pass.
     """
-    import dask
-
     rows = _rows(X, y, sample_weight)
     given = getattr(estimator, "categorical_features", None)
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
@@ -78,10 +73,12 @@ def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
     else:
         looks = X._meta_nonempty
         places = find_categorical(looks, given, names) if given is not None else np.empty(0, int)
-    if current_client() is not None:
-        rows = list(dask.persist(*rows))
+    client = current_client()
+    if client is not None:
+        rows = list(client.persist(rows))
     width = len(names) if names is not None else int(X.shape[1])
-    return DaskTable(rows, names, width, y is not None, places.astype(np.intp))
+    pieces = DaskPieces(rows, _frames, client)
+    return DaskTable(pieces, names, width, y is not None, places.astype(np.intp))
 
 
 def _rows(X: Any, y: Any, sample_weight: Any) -> list[Any]:
@@ -92,7 +89,16 @@ def _rows(X: Any, y: Any, sample_weight: Any) -> list[Any]:
     columns = [parts]
     for name, part in (("y", y), ("sample_weight", sample_weight)):
         columns.append(_beside(name, part, len(parts), lengths))
-    return [dask.delayed(_row)(*row) for row in zip(*columns, strict=True)]
+    return [
+        dask.delayed(_row)(*row, dask_key_name=name)
+        for row, name in zip(zip(*columns, strict=True), _names("rows"), strict=False)
+    ]
+
+
+def _names(what: str) -> Iterator[str]:
+    """Names of tasks, which the dashboard shows without their last two words."""
+    mark = uuid4().hex[:8]
+    return (f"pskem-{what}-{mark}-{i}" for i in count())
 
 
 def _parts(X: Any) -> tuple[list[Any], Sequence[float]]:
@@ -156,6 +162,7 @@ def share_right(estimator: Any, X: Any, y: Any, sample_weight: Any, marker: Any)
     """
     import dask
 
+    check_is_fitted(estimator)
     ask = dask.delayed(_Right(_alone(estimator), marker), traverse=False)
     found = dask.compute(*(ask(row) for row in _rows(X, y, sample_weight)))
     right, total = np.sum(found, axis=0)
@@ -207,6 +214,7 @@ def lazily(
         def answer(self: Any, X: Any, *more: Any, **options: Any) -> Any:
             if not is_dask(X):
                 return method(self, X, *more, **options)
+            check_is_fitted(self)
             kind = np.dtype(self.classes_.dtype if dtype is None else dtype)
             width = [len(self.model_.blocks)] if per_block else []
             width += [len(self.classes_)] if per_class else []
@@ -244,8 +252,9 @@ def _mapped(ask: _Ask, X: Any) -> Any:
 
     sent = dask.delayed(ask, traverse=False)
     width, kind = ask.nothing.shape[1:], ask.nothing.dtype
+    names = _names(ask.method.replace("_", "-"))
     made = [
-        da.from_delayed(sent(part), (n, *width), dtype=kind)
-        for part, n in zip(*_parts(X), strict=True)
+        da.from_delayed(sent(part, dask_key_name=name), (n, *width), dtype=kind)
+        for name, part, n in zip(names, *_parts(X), strict=False)
     ]
     return da.concatenate(made, axis=0, allow_unknown_chunksizes=True)

@@ -11,7 +11,7 @@ from itertools import chain
 from textwrap import shorten
 from typing import Any, NamedTuple, TypeVar
 
-from pskem.clusters import DaskPieces
+from pskem.clusters import DaskPieces, needed_client
 from pskem.engine import Additive, Mapper, fold_stream, rows_at_a_time
 from pskem.tables.base import TableError
 from pskem.tables.reading import ARROW, IN_PARTS, PARQUET, suffix_of
@@ -87,11 +87,6 @@ class Stored:
     def at(cls, path: str, footer: Footer) -> Stored:
         return cls(path, *_state(path), footer)
 
-    def check(self) -> None:
-        """Refuse a file that is another one by now."""
-        if _state(self.path) != (self.size, self.changed):
-            raise TableError(f"{self.path} has changed while it was being read. Start again.")
-
     def cut(self) -> Iterator[FilePart]:
         """Parts that workers, who may be in other folders, read: some row groups each."""
         place = self.path if is_remote(self.path) else os.path.abspath(self.path)
@@ -142,17 +137,30 @@ class Batches:
     names: list[str]
 
     def fold(self, function: Callable[[Any], T], parallel_map: Mapper) -> T:
-        for file in self.files:
-            file.check()
         read = partial(_batches_of, self.names)
         if self.parts:
-            return DaskPieces(self.parts, read).fold(function, parallel_map)
-        batches = chain.from_iterable(read(FilePart(file.path, file.path)) for file in self.files)
-        return fold_stream(function, batches, parallel_map)
+            states = {file.path: (file.size, file.changed) for file in self.files}
+            known = [_Known(part, *states[part.named]) for part in self.parts]
+            return DaskPieces(known, read, needed_client()).fold(function, parallel_map)
+        wholes = (_Known(FilePart(f.path, f.path), f.size, f.changed) for f in self.files)
+        return fold_stream(function, chain.from_iterable(map(read, wholes)), parallel_map)
 
 
-def _batches_of(names: Sequence[str], part: FilePart) -> Iterator[Any]:
+@dataclass(frozen=True)
+class _Known:
+    """A part of a file, and what the file was like when it was opened."""
+
+    part: FilePart
+    size: int
+    changed: int
+
+
+def _batches_of(names: Sequence[str], known: _Known) -> Iterator[Any]:
+    """Where a part is read it is checked, so that nobody asks for all files one by one."""
+    part = known.part
     with readable(part.named):
+        if _state(part.path) != (known.size, known.changed):
+            raise TableError(f"{part.named} has changed while it was being read. Start again.")
         yield from BATCHES[suffix_of(part.path)](part, names, rows_at_a_time(len(names)))
     give_back()
 
