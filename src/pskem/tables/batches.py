@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from textwrap import shorten
@@ -87,16 +87,26 @@ class Stored:
     def at(cls, path: str, footer: Footer) -> Stored:
         return cls(path, *_state(path), footer)
 
+    def check(self) -> None:
+        """Refuse a file that is another one by now."""
+        _check(self.path, self.path, (self.size, self.changed))
+
+    @property
+    def whole(self) -> FilePart:
+        """All of it; it is found from every folder."""
+        if is_remote(self.path):
+            return FilePart(self.path, self.path, state=(self.size, self.changed))
+        return FilePart(os.path.abspath(self.path), self.path)
+
     def cut(self) -> Iterator[FilePart]:
         """Parts that workers, who may be in other folders, read: some row groups each."""
-        place = self.path if is_remote(self.path) else os.path.abspath(self.path)
         sizes = self.footer.sizes
         rows = 0
         groups: list[int] = []
         for i, size in enumerate(sizes):
             rows, groups = rows + size, [*groups, i]
             if rows >= ROWS_OF_PART or i + 1 == len(sizes):
-                yield FilePart(place, self.path, tuple(groups))
+                yield replace(self.whole, groups=tuple(groups))
                 rows, groups = 0, []
 
 
@@ -116,16 +126,23 @@ def _state(path: str) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
+def _check(named: str, path: str, state: tuple[int, int]) -> None:
+    if _state(path) != state:
+        raise TableError(f"{named} has changed while it was being read. Start again.")
+
+
 @dataclass(frozen=True)
 class FilePart:
     """Some row groups of a Parquet file, or batches of an Arrow file; all if they are None.
 
     named : what the file is called in messages
+    state : its size, and when it was changed, if that is to be compared where it is read
     """
 
     path: str
     named: str
     groups: tuple[int, ...] | None = None
+    state: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,30 +154,20 @@ class Batches:
     names: list[str]
 
     def fold(self, function: Callable[[Any], T], parallel_map: Mapper) -> T:
+        for file in self.files:
+            if not is_remote(file.path):  # those are asked for where they are read
+                file.check()
         read = partial(_batches_of, self.names)
         if self.parts:
-            states = {file.path: (file.size, file.changed) for file in self.files}
-            known = [_Known(part, *states[part.named]) for part in self.parts]
-            return DaskPieces(known, read, needed_client()).fold(function, parallel_map)
-        wholes = (_Known(FilePart(f.path, f.path), f.size, f.changed) for f in self.files)
-        return fold_stream(function, chain.from_iterable(map(read, wholes)), parallel_map)
+            return DaskPieces(self.parts, read, needed_client()).fold(function, parallel_map)
+        batches = chain.from_iterable(read(file.whole) for file in self.files)
+        return fold_stream(function, batches, parallel_map)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A part of a file, and what the file was like when it was opened."""
-
-    part: FilePart
-    size: int
-    changed: int
-
-
-def _batches_of(names: Sequence[str], known: _Known) -> Iterator[Any]:
-    """Where a part is read it is checked, so that nobody asks for all files one by one."""
-    part = known.part
+def _batches_of(names: Sequence[str], part: FilePart) -> Iterator[Any]:
     with readable(part.named):
-        if _state(part.path) != (known.size, known.changed):
-            raise TableError(f"{part.named} has changed while it was being read. Start again.")
+        if part.state is not None:
+            _check(part.named, part.path, part.state)
         yield from BATCHES[suffix_of(part.path)](part, names, rows_at_a_time(len(names)))
     give_back()
 
