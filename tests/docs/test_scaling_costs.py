@@ -195,7 +195,7 @@ def test_the_wire_counts_folds_of_shared_kernels(module):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = wire._counts(list(case))
-    assert {"pass-ownclass", "pass-contrast"} <= set(found["folds"])
+    assert {"pass-ownclass", "pass-Contrast"} <= set(found["folds"])
     assert found["seconds"] > sum(fold["seconds"] for fold in found["folds"].values())
 
 

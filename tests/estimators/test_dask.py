@@ -82,11 +82,13 @@ def cluster(machines):
 
 
 def resize(made, client, n_workers):
-    made.scale(n_workers)
+    """Ask until so many are there: a cluster may let go of a worker that is being restarted."""
     deadline = time.monotonic() + 60.0
+    made.scale(n_workers)
     while len(client.scheduler_info(n_workers=-1)["workers"]) != n_workers:
         assert time.monotonic() < deadline, f"there are not {n_workers} workers"
-        time.sleep(0.05)
+        time.sleep(0.1)
+        made.scale(n_workers)
 
 
 @pytest.fixture(scope="module")

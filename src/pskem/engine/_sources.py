@@ -248,7 +248,7 @@ def features_first(
             data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
     else:  # column by column
         for row, feature in zip(data, features, strict=True):
-            row[:] = X[:, feature][order]
+            np.take(X[:, feature], order, out=row, mode="clip")  # which needs no buffer
     ends = np.cumsum([len(block) for block in blocks])
     return np.split(data, ends[:-1])
 
