@@ -255,6 +255,6 @@ def _mapped(ask: _Ask, X: Any) -> Any:
     names = _names(ask.method.replace("_", "-"))
     made = [
         da.from_delayed(sent(part, dask_key_name=name), (n, *width), dtype=kind)
-        for name, part, n in zip(names, *_parts(X), strict=False)
+        for name, (part, n) in zip(names, zip(*_parts(X), strict=True), strict=False)
     ]
     return da.concatenate(made, axis=0, allow_unknown_chunksizes=True)
