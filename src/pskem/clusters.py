@@ -18,7 +18,7 @@ from functools import partial, reduce
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from pskem.engine import Additive, Mapper, kept_memory, workers
+from pskem.engine import Additive, Chain, Mapper, kept_memory, workers
 
 __all__ = ["ClusterError", "DaskPieces", "current_client", "is_dask", "needed_client"]
 
@@ -281,6 +281,8 @@ def _shown(word: str) -> str:
 
 
 def _name(function: Any) -> str:
+    if isinstance(function, Chain):
+        return _name(function.steps[-1])
     while isinstance(function, partial):
         named = getattr(function.args[-1], "task_name", None) if function.args else None
         inner = [part for part in function.args if callable(part)]

@@ -1,9 +1,10 @@
-"""What is freed inside a task stays with the process, and is given back afterwards."""
+"""What is freed inside a task stays with the process, and is given back some time afterwards."""
 
 import os
 import platform
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ pytestmark = pytest.mark.plumbing
 
 SCRIPT = """
 import resource
+import time
 from contextlib import nullcontext
 from threading import Thread
 import numpy as np
@@ -24,9 +26,15 @@ def faults(inside):
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 def tell():
-    with kept_memory:  # whoever leaves first does not end it for the others
-        pass
-    print(faults(nullcontext()), faults(kept_memory), faults(nullcontext()))
+    before = faults(nullcontext())
+    with kept_memory:
+        with kept_memory:  # whoever leaves first does not end it for the others
+            pass
+        inside = faults(nullcontext())
+    soon, deadline = faults(nullcontext()), time.monotonic() + 30
+    while (later := faults(nullcontext())) < 50 * 500 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    print(before, inside, soon, later)
 
 thread = Thread(target=tell)  # Dask's tasks run in threads, which have heaps of their own
 thread.start()
@@ -39,16 +47,17 @@ def test_pages_are_made_once_inside_and_anew_outside():
     environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}
     run = [sys.executable, "-c", SCRIPT]
     told = subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout
-    before, inside, after = map(int, told.split())
+    before, inside, soon, later = map(int, told.split())
     assert before > 50 * 500
     assert inside < 5 * 512
-    assert after > 50 * 500
+    assert soon < 5 * 512, "the next task comes soon"
+    assert later > 50 * 500
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator has no such limit")
 def test_an_allocator_that_nobody_told_anything_learns_to_keep():
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    run = [sys.executable, "-c", SCRIPT.replace("    with kept_memory:  #", "    if True:  #")]
+    run = [sys.executable, "-c", SCRIPT.replace("< 50 * 500 and", "< 0 and")]
     told = subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout
     assert int(told.split()[1]) < 5 * 512
 
@@ -57,7 +66,8 @@ def test_an_allocator_that_nobody_told_anything_is_given_no_limits(monkeypatch):
     from pskem.engine import _allocation
 
     calls = []
-    monkeypatch.setattr(_allocation, "_mallopt", lambda: lambda *limit: calls.append(limit))
+    library = SimpleNamespace(mallopt=lambda *limit: calls.append(limit))
+    monkeypatch.setattr(_allocation, "_allocator", lambda: library)
     monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
     _allocation._keep()()
     assert calls == []
@@ -69,3 +79,20 @@ def test_an_allocator_that_nobody_told_anything_is_given_no_limits(monkeypatch):
     trim, mmap = _allocation.TRIM_THRESHOLD, _allocation.MMAP_THRESHOLD
     assert kept == [(trim, _allocation.KEPT), (mmap, _allocation.LARGEST_MMAP)]
     assert calls[2:] == [(trim, 65536), (mmap, 2**17)]
+
+
+def test_memory_is_given_back_after_long_work_alone(monkeypatch):
+    from pskem.engine import _allocation
+
+    given = []
+    monkeypatch.setattr(
+        _allocation, "_allocator", lambda: SimpleNamespace(malloc_trim=given.append)
+    )
+    clock = iter([0.0, 0.9 * _allocation.LONG, 10.0, 10.0 + 1.1 * _allocation.LONG])
+    monkeypatch.setattr(_allocation.time, "monotonic", lambda: next(clock))
+    with _allocation.given_back():
+        pass
+    assert given == []
+    with _allocation.given_back():
+        pass
+    assert given == [0]

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
-from pskem.engine import ArrayPieces, Total, _parallel, fold_stream, workers
+from pskem.engine import ArrayPieces, Chain, Total, _parallel, fold_stream, workers
 from pskem.engine._parallel import AHEAD
 
 pytestmark = pytest.mark.plumbing
@@ -142,6 +142,26 @@ def test_one_item_is_in_memory_beside_the_one_that_is_read(monkeypatch):
     assert max(held) == AHEAD
     gc.collect()
     assert not any(one() is not None for one in made)
+
+
+def test_what_an_item_was_before_is_let_go_of_while_it_is_computed(mapper):
+    """In a pass the batch alone is in memory: not what was read, nor what was made of it before."""
+    parallel_map, _ = mapper
+
+    class Made:
+        def __init__(self, *origins):
+            self.origins = origins  # weak references to what it was made of
+
+    def make(item):
+        return Made(*item.origins, weakref.ref(item))
+
+    def compute(batch):
+        return [origin() is None for origin in batch.origins]
+
+    chain = Chain((make, make, compute))
+    found = list(parallel_map.stream(chain, (Made() for _ in range(N))))
+    assert found == [[True, True]] * N
+    assert chain(Made()) == [False, True]  # who calls it holds what he gives
 
 
 def test_an_error_of_the_reader_reaches_the_caller(mapper):

@@ -8,55 +8,75 @@ Dask starts its workers with ``MALLOC_TRIM_THRESHOLD_=65536``: what is freed goe
 system. That also ends the allocator's habit of learning how large arrays are, so each one that is
 larger than 128 kB is made of new pages, which the system has to clear. A pass makes many such
 arrays, and the pages took a third of its time. Inside :data:`kept_memory` the allocator keeps what
-is freed. Afterwards its limits are what they were, and the next ``free`` gives the memory back.
+is freed, and for a moment afterwards: the next partition comes soon. Then its limits are what they
+were, and the next ``free`` gives the memory back.
+
+What was kept for one pass lies scattered, and the next may need arrays of other sizes. So it is
+given back after a pass that took so long that clearing the pages again does not count.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from pskem.engine._parallel import Shared
 
-__all__ = ["kept_memory"]
+__all__ = ["given_back", "kept_memory"]
 
 #: As in glibc's malloc.h; its own limit where nobody has set one; the largest that it allows.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 USUAL_MMAP, LARGEST_MMAP = 2**17, 2**25
 #: Bytes that may lie free at the end of a heap.
 KEPT = 2**28
+#: Seconds for which it is kept for those who come next, and seconds of work beside which it takes
+#: no time to clear pages.
+MOMENT, LONG = 2.0, 1.0
 
 
 @cache
-def _mallopt() -> Callable[[int, int], int] | None:
-    """The function that sets limits of the allocator; None if it has none."""
+def _allocator() -> Any:
+    """The C library, if its allocator can be told what to keep; None if not."""
     try:
-        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+        library = ctypes.CDLL(None)
+        return library if library.mallopt and library.malloc_trim else None
     except (OSError, TypeError, AttributeError):  # not glibc
         return None
-    return found
 
 
 def _keep() -> Callable[[], None]:
     """Let the allocator keep memory, if it has been told not to; what undoes it."""
     trim, mapped = (os.environ.get(f"MALLOC_{name}_THRESHOLD_", "") for name in ("TRIM", "MMAP"))
-    mallopt = _mallopt()
-    if mallopt is None or not trim.isdigit() or int(trim) >= KEPT:
+    library = _allocator()
+    if library is None or not trim.isdigit() or int(trim) >= KEPT:
         np.empty(LARGEST_MMAP - 2**16, dtype=np.uint8)
         return lambda: None
     before = int(trim), int(mapped) if mapped.isdigit() else USUAL_MMAP
 
     def limit(trim: int, mapped: int) -> None:
-        mallopt(TRIM_THRESHOLD, trim)
-        mallopt(MMAP_THRESHOLD, mapped)
+        library.mallopt(TRIM_THRESHOLD, trim)
+        library.mallopt(MMAP_THRESHOLD, mapped)
 
     limit(KEPT, LARGEST_MMAP)
     return lambda: limit(*before)
 
 
 #: While anyone is inside, the allocator keeps memory.
-kept_memory = Shared(_keep)
+kept_memory = Shared(_keep, linger=MOMENT)
+
+
+@contextmanager
+def given_back() -> Iterator[None]:
+    """Give free memory back to the system at the end, if it is long after the beginning."""
+    start = time.monotonic()
+    yield
+    library = _allocator()
+    if library is not None and time.monotonic() - start > LONG:
+        library.malloc_trim(0)

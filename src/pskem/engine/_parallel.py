@@ -11,14 +11,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
-from threading import Lock
+from itertools import islice
+from threading import Lock, Timer
 from typing import Any, Protocol, TypeVar
 
 import joblib
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Mapper", "n_threads", "serial_map", "workers"]
+__all__ = ["Chain", "Mapper", "n_threads", "serial_map", "workers"]
 
 T = TypeVar("T")
 
@@ -39,6 +41,30 @@ class Mapper(Protocol):
         Few items and results are in memory at a time.
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Functions that are applied one after the other.
+
+    A stream lets go of what one function has made as soon as the next has made something of it.
+    """
+
+    steps: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, item: Any) -> Any:
+        return _consume(self, [item])
+
+
+def _consume(function: Callable[[Any], T], box: list[Any]) -> T:
+    """What a function makes of the item in a box.
+
+    Who calls a function holds its arguments until it returns. A box can be emptied before that.
+    """
+    item = box.pop()
+    for step in function.steps if isinstance(function, Chain) else (function,):
+        item = step(item)
+    return item
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -74,10 +100,8 @@ class _Serial:
         return [function(*task) for task in zip(*iterables, strict=True)]
 
     def stream(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
-        for item in _ahead(items):
-            found = function(item)
-            del item  # before the next one is read
-            yield found
+        for box in _ahead(items):
+            yield _consume(function, box)
 
 
 class _Threads:
@@ -95,9 +119,8 @@ class _Threads:
     def stream(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
         waiting: deque[Future[T]] = deque()
         try:
-            for item in _ahead(items):
-                waiting.append(self._pool.submit(function, item))
-                del item  # the task alone holds it
+            for box in _ahead(items):
+                waiting.append(self._pool.submit(_consume, function, box))
                 if len(waiting) > self._count:
                     yield waiting.popleft().result()
             while waiting:
@@ -111,19 +134,23 @@ class _Threads:
 serial_map: Mapper = _Serial()
 
 
-def _ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, some of which a thread of its own reads before they are asked for."""
-    source, none = iter(items), object()
+def _ahead(items: Iterable[T]) -> Iterator[list[T]]:
+    """The same items, each in a box; a thread of its own reads some before they are asked for."""
+    source = iter(items)
     with ThreadPoolExecutor(1, "pskem-reader") as reader:
-        waiting = deque(reader.submit(next, source, none) for _ in range(AHEAD))
+        waiting = deque(reader.submit(_next_of, source) for _ in range(AHEAD))
         try:
-            while (item := waiting.popleft().result()) is not none:
-                waiting.append(reader.submit(next, source, none))
-                yield item  # type: ignore[misc]
-                item = none
+            while box := waiting.popleft().result():
+                waiting.append(reader.submit(_next_of, source))
+                yield box
         finally:
             for task in waiting:
                 task.cancel()
+
+
+def _next_of(source: Iterator[T]) -> list[T]:
+    """The next item in a box, which is empty if there is none."""
+    return list(islice(source, 1))
 
 
 def _limit_own_blas() -> None:
@@ -151,10 +178,11 @@ class Shared:
     Parameters
     ----------
     change : makes the change and returns what undoes it
+    linger : seconds after which it is undone, if nobody has come in by then
     """
 
-    def __init__(self, change: Callable[[], Callable[[], Any]]) -> None:
-        self._change = change
+    def __init__(self, change: Callable[[], Callable[[], Any]], linger: float = 0.0) -> None:
+        self._change, self._linger = change, linger
         self.reset()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.reset)
@@ -164,18 +192,33 @@ class Shared:
         self._lock = Lock()
         self._inside = 0
         self._undo: Callable[[], Any] | None = None
+        self._later: Timer | None = None
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._inside == 0:
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
+            if self._undo is None:
                 self._undo = self._change()
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
+            if self._inside == 0 and self._linger:
+                self._later = Timer(self._linger, self._end)
+                self._later.daemon = True
+                self._later.start()
+        if not self._linger:
+            self._end()
+
+    def _end(self) -> None:
+        """Undo the change, unless somebody is inside."""
+        with self._lock:
             if self._inside == 0 and self._undo is not None:
                 self._undo()
+                self._undo = None
 
 
 def _hold_blas() -> Callable[[], Any]:

@@ -10,21 +10,20 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine._allocation import kept_memory
-from pskem.engine._parallel import Mapper
+from pskem.engine._allocation import given_back, kept_memory
+from pskem.engine._parallel import Chain, Mapper
 from pskem.engine._sources import Additive
 from pskem.structures import FloatArray
 
 __all__ = ["ArrayPieces", "Mapped", "Piece", "Pieces", "fold_stream", "rows_at_a_time"]
 
 #: Numbers of a piece, and the fewest and the most rows that it has.
-NUMBERS = 2**21
+NUMBERS = 2**19
 FEWEST_ROWS, MOST_ROWS = 1024, 2**14
 
 T = TypeVar("T", bound=Additive)
@@ -69,16 +68,12 @@ def rows_at_a_time(n_columns: int) -> int:
 def fold_stream(function: Callable[[Any], T], items: Iterable[Any], parallel_map: Mapper) -> T:
     """Fold over items that are read one after the other."""
     total: T | None = None
-    with kept_memory:
+    with given_back(), kept_memory:
         for found in parallel_map.stream(function, items):
             total = found if total is None else total.merge(found)
     if total is None:
         raise ValueError("There are no rows.")
     return total
-
-
-def _after(first: Callable[[Any], Any], second: Callable[[Any], T], piece: Any) -> T:
-    return second(first(piece))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +84,8 @@ class Mapped:
     function: Callable[[Any], Any]
 
     def fold(self, function: Callable[[Any], T], parallel_map: Mapper) -> T:
-        return self.pieces.fold(partial(_after, self.function, function), parallel_map)
+        later = function.steps if isinstance(function, Chain) else (function,)
+        return self.pieces.fold(Chain((self.function, *later)), parallel_map)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from pskem.engine import (
     Additive,
     Batch,
     Coordinates,
+    Mapped,
     Mapper,
     Piece,
     Pieces,
@@ -151,10 +152,6 @@ def _tally(arrangement: Arrangement, piece: Piece) -> Tally:
     return Tally(np.diff(batch.bounds), masses, patterns, batch.X[0].dtype)
 
 
-def _over(arrangement: Arrangement, function: Callable[[Batch], T], piece: Piece) -> T:
-    return function(arrangement(piece))
-
-
 @dataclass(frozen=True, eq=False)
 class PieceSource:
     """Samples that are read anew in every pass, a batch for each piece."""
@@ -187,7 +184,7 @@ class PieceSource:
         return self.tally.patterns
 
     def fold(self, function: Callable[[Batch], T]) -> T:
-        return self.pieces.fold(partial(_over, self.arrangement, function), self.parallel_map)
+        return Mapped(self.pieces, self.arrangement).fold(function, self.parallel_map)
 
     def standardise(self, coordinates: Sequence[Coordinates]) -> Self:
         arrangement = replace(self.arrangement, coordinates=tuple(coordinates))
