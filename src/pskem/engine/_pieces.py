@@ -23,7 +23,7 @@ from pskem.structures import FloatArray
 __all__ = ["ArrayPieces", "Mapped", "Piece", "Pieces", "fold_stream", "rows_at_a_time"]
 
 #: Numbers of a piece, and the fewest and the most rows that it has.
-NUMBERS = 2**19
+NUMBERS = 3 * 2**17
 FEWEST_ROWS, MOST_ROWS = 1024, 2**14
 
 T = TypeVar("T", bound=Additive)

@@ -44,7 +44,7 @@ TARGET = "class"
 ROWS = 20_000
 #: How a Parquet file is opened that is read in parts: a buffer for each column that is read, of
 #: so many bytes, and not all columns of a row group at once.
-IN_PARTS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**16}
+IN_PARTS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**14}
 #: Types of whole numbers, by the names that pandas has for them.
 WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
 
