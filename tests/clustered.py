@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from pskem import SharedKernelClassifier
 
@@ -11,6 +12,12 @@ dask = pytest.importorskip("dask", reason="dask is not installed: pip install 'p
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
+
+MARKS = [
+    pytest.mark.plumbing,
+    pytest.mark.filterwarnings("ignore"),  # those of other libraries' sockets and processes
+    pytest.mark.filterwarnings(f"error::{ConvergenceWarning.__module__}.ConvergenceWarning"),
+]
 
 N, M, L = 24_000, 6, 3
 NAMES = list("abcdef")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pskem.blocks import partition_features
+    from pskem.clusters import ClusterError
     from pskem.estimators import (
         EM_ALONE,
         PAPER,
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
         SharedKernelDensity,
     )
     from pskem.model import Block, Model
-    from pskem.persistence import Checkpoint, ModelFileError, load, save
-    from pskem.tables import open_table
+    from pskem.persistence import Checkpoint, CheckpointError, ModelFileError, load, save
+    from pskem.tables import TableError, open_table
     from pskem.training import Shrinkage, Stepwise
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "PAPER",
     "Block",
     "Checkpoint",
+    "CheckpointError",
+    "ClusterError",
     "Model",
     "ModelFileError",
     "PartitionEnsemble",
@@ -37,6 +40,7 @@ __all__ = [
     "SharedKernelDensity",
     "Shrinkage",
     "Stepwise",
+    "TableError",
     "__version__",
     "load",
     "open_table",
@@ -47,6 +51,7 @@ __all__ = [
 #: The packages that names are from.
 _HOMES = {
     "blocks": ("partition_features",),
+    "clusters": ("ClusterError",),
     "estimators": (
         "EM_ALONE",
         "PAPER",
@@ -56,8 +61,8 @@ _HOMES = {
         "SharedKernelDensity",
     ),
     "model": ("Block", "Model"),
-    "persistence": ("Checkpoint", "ModelFileError", "load", "save"),
-    "tables": ("open_table",),
+    "persistence": ("Checkpoint", "CheckpointError", "ModelFileError", "load", "save"),
+    "tables": ("TableError", "open_table"),
     "training": ("Shrinkage", "Stepwise"),
 }
 _HOME = {name: package for package, names in _HOMES.items() for name in names}

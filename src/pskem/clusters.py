@@ -18,7 +18,7 @@ from functools import partial, reduce
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from pskem.engine import Additive, Chain, Mapper, kept_memory, workers
+from pskem.engine import Additive, Mapper, consume, kept_memory, steps_of, workers
 
 __all__ = ["ClusterError", "DaskPieces", "current_client", "is_dask", "needed_client"]
 
@@ -143,10 +143,15 @@ class _Sent:
 def _fold_partition(sent: _Sent, split: Callable[[Any], Iterable[Any]], partition: Any) -> Any:
     """What the pieces of a partition add up to; None if there are none."""
     with kept_memory, workers(1):  # BLAS rounds by the number of its threads
-        found = _merge(map(sent.function, split(partition)))
+        boxes = map(_boxed, split(partition))
+        found = _merge(map(partial(consume, sent.function), boxes))
     # Arrays have the layout that they would have after a journey, whether they go on one or not:
     # sums are rounded by it.
     return pickle.loads(pickle.dumps(found, protocol=5))
+
+
+def _boxed(piece: Any) -> list[Any]:
+    return [piece]
 
 
 def _merge(parts: Iterable[Any]) -> Any:
@@ -281,8 +286,7 @@ def _shown(word: str) -> str:
 
 
 def _name(function: Any) -> str:
-    if isinstance(function, Chain):
-        return _name(function.steps[-1])
+    function = steps_of(function)[-1]
     while isinstance(function, partial):
         named = getattr(function.args[-1], "task_name", None) if function.args else None
         inner = [part for part in function.args if callable(part)]

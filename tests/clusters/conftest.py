@@ -41,7 +41,7 @@ def cluster(machines):
     return having
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def alone_fitted(many):
     """The fit to Dask's arrays without a cluster."""
     from clustered import chunked, classifier

@@ -14,9 +14,9 @@ from copy import copy
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 from clustered import (
+    MARKS,
     NAMES,
     PASSES,
     M,
@@ -33,11 +33,7 @@ from pskem import Checkpoint, clusters
 from pskem.clusters import ClusterError
 from reference import distance
 
-pytestmark = [
-    pytest.mark.plumbing,
-    pytest.mark.filterwarnings("ignore"),  # those of other libraries' sockets and processes
-    pytest.mark.filterwarnings(f"error::{ConvergenceWarning.__module__}.ConvergenceWarning"),
-]
+pytestmark = MARKS
 
 
 def hunt(made, client, pause, done):

@@ -5,15 +5,11 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from clustered import NAMES, L, M, N, chunked, classifier, da, dd
+from clustered import MARKS, NAMES, L, M, N, chunked, classifier, da, dd
 from pskem import SharedKernelClassifier, SharedKernelDensity
 from reference import distance
 
-pytestmark = [
-    pytest.mark.plumbing,
-    pytest.mark.filterwarnings("ignore"),  # those of other libraries' sockets and processes
-    pytest.mark.filterwarnings(f"error::{ConvergenceWarning.__module__}.ConvergenceWarning"),
-]
+pytestmark = MARKS
 
 
 def test_a_cluster_gives_the_model_of_memory_with_the_same_bits_for_all_numbers_of_workers(

@@ -12,18 +12,13 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
-from clustered import NAMES, chunked, classifier, da, dask, distributed
+from clustered import MARKS, NAMES, chunked, classifier, da, dask, distributed
 from pskem.clusters import DaskPieces, current_client, task_name
-from pskem.engine import OwnClass, Summarise, Total, serial_map
+from pskem.engine import Chain, OwnClass, Summarise, Total, serial_map
 from reference import distance
 
-pytestmark = [
-    pytest.mark.plumbing,
-    pytest.mark.filterwarnings("ignore"),  # those of other libraries' sockets and processes
-    pytest.mark.filterwarnings(f"error::{ConvergenceWarning.__module__}.ConvergenceWarning"),
-]
+pytestmark = MARKS
 
 
 class Ends(Total):
@@ -56,6 +51,7 @@ def test_tasks_have_names():
     from functools import partial
 
     assert task_name(partial(alone, Summarise((), OwnClass()))) == "pass-ownclass"
+    assert task_name(Chain((alone, Summarise((), OwnClass())))) == "pass-ownclass"
     assert task_name(alone) == "alone"
 
 

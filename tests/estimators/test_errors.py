@@ -1,5 +1,7 @@
 """Bad input: an error that names the parameter, what was given and what is accepted."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -288,3 +290,13 @@ def test_density_warm_start_with_other_settings():
     model = SharedKernelDensity(n_components=2, init="kdtree", warm_start=True).fit(X)
     with pytest.raises(ValueError, match="n_components of the last fit"):
         model.set_params(n_components=3).fit(X)
+
+
+@pytest.mark.parametrize("path", ["rows.parquet", Path("rows.csv")])
+def test_paths_are_not_rows(path):
+    with pytest.raises(ValueError, match=rf"X is the path '{path}'.*open_table"):
+        SharedKernelClassifier().fit(path)
+    model = SharedKernelClassifier(n_components=3).fit(X, y)
+    for method in (model.predict, model.predict_proba, model.score_samples):
+        with pytest.raises(ValueError, match=rf"X is the path '{path}'. Give the rows themselves"):
+            method(path)

@@ -18,6 +18,7 @@ from pskem.estimators import configured
 from pskem.persistence import CheckpointError, ModelFileError, checkpoints, read_header
 from pskem.training import Chapter, Page, _fitting
 from pskem.workflow import Task, train, tune
+from reference import distance
 
 pytestmark = pytest.mark.plumbing
 
@@ -334,6 +335,18 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, eager, monkeypatch
         model.fit(X, y, checkpoint=Checkpoint(tmp_path / "run"))
 
 
+def test_a_path_is_enough(tmp_path, eager):
+    X, y = load_iris(return_X_y=True)
+    model = SharedKernelClassifier(n_components=6, random_state=0).fit(
+        X, y, checkpoint=tmp_path / "run"
+    )
+    assert (tmp_path / "run").exists()
+    again = clone(model).fit(X, y, checkpoint=str(tmp_path / "run"))
+    assert distance(model, again) == 0.0
+    with pytest.raises(CheckpointError, match="n_components"):
+        clone(model).set_params(n_components=5).fit(X, y, checkpoint=tmp_path / "run")
+
+
 def test_what_is_no_checkpoint_stays_as_it_is(tmp_path):
     X, y = load_iris(return_X_y=True)
     model = SharedKernelClassifier(n_components=6, random_state=0)
@@ -347,8 +360,10 @@ def test_what_is_no_checkpoint_stays_as_it_is(tmp_path):
         assert (tmp_path / name).read_bytes() == content
     with pytest.raises(FileNotFoundError, match="There is no folder"):
         model.fit(X, y, checkpoint=Checkpoint(tmp_path / "none" / "run"))
-    with pytest.raises(TypeError, match=r"give pskem.Checkpoint\(path\)"):
-        model.fit(X, y, checkpoint=str(tmp_path / "run"))
+    with pytest.raises(FileNotFoundError, match="There is no folder"):
+        model.fit(X, y, checkpoint=str(tmp_path / "none" / "run"))
+    with pytest.raises(TypeError, match="give a path, or a Checkpoint"):
+        model.fit(X, y, checkpoint=3)
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path, eager):

@@ -1,5 +1,6 @@
 """Tables that are read piece by piece: the same model as from memory, and what can go wrong."""
 
+import io
 import os
 import re
 import subprocess
@@ -17,7 +18,7 @@ from numpy.testing import assert_array_equal
 import pskem
 from pskem import SharedKernelClassifier, open_table
 from pskem.engine import _pieces, serial_map
-from pskem.tables import TableError
+from pskem.tables import TableError, batches
 from pskem.tables.columns import labels_of
 from pskem.tables.reading import read_table
 from pskem.workflow.stored import Rows
@@ -189,6 +190,32 @@ def test_addresses_keep_their_options_and_may_hold_blanks(frame, tmp_path, asked
         f"{address}/part%20{i}.parquet{options}" for i in wanted
     ]
     assert table.n_rows == len(wanted) * len(frame)
+
+
+def test_from_an_address_columns_come_in_few_readings(tmp_path, monkeypatch):
+    """Each takes as long as an answer of a store elsewhere does."""
+    columns, sizes = 5, []
+    X = np.random.default_rng(0).standard_normal((100_000, columns))
+    table = pa.table({f"x{i}": column for i, column in enumerate(X.T)})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=50_000)
+
+    class Counted(io.BytesIO):
+        def read(self, size=-1):
+            sizes.append(size)
+            return super().read(size)
+
+    path = str(tmp_path / "rows.parquet")
+    content = (tmp_path / "rows.parquet").read_bytes()
+    monkeypatch.setattr(batches, "input_of", lambda _: pa.PythonFile(Counted(content), "r"))
+    found = {}
+    for name in (path, f"file://{path}"):
+        sizes.clear()
+        with batches.open_parquet(name) as file:
+            assert sum(batch.num_rows for batch in file.iter_batches(1000)) == len(X)
+        found[name] = len(sizes)
+    n_chunks = 2 * columns
+    assert found[path] > 3 * n_chunks
+    assert found[f"file://{path}"] <= n_chunks + 5, "and the footer"
 
 
 def test_classes_are_the_same_in_all_pieces_whatever_comes_first(tmp_path, monkeypatch):

@@ -6,8 +6,13 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Any
+
+# Whatever is imported here can be interrupted before anyone is there to say so in one line. Type
+# checkers take this for the constant of ``typing``.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 __all__ = ["main"]
 

@@ -57,9 +57,7 @@ def brief(text: str) -> str:
 
 def _printable(text: str, others: str = "") -> str:
     """Replace control characters, with which a file could take over a terminal."""
-    return "".join(
-        c if c.isprintable() or c in others else "\N{REPLACEMENT CHARACTER}" for c in text
-    )
+    return "".join(c if c.isprintable() or c in others else "\ufffd" for c in text)
 
 
 def _clean(text: Any) -> str:

@@ -9,7 +9,7 @@ system. That also ends the allocator's habit of learning how large arrays are, s
 larger than 128 kB is made of new pages, which the system has to clear. A pass makes many such
 arrays, and the pages took a third of its time. Inside :data:`kept_memory` the allocator keeps what
 is freed, and for a moment afterwards: the next partition comes soon. Then its limits are what they
-were, and the next ``free`` gives the memory back.
+were, and the memory is given back.
 
 What was kept for one pass lies scattered, and the next may need arrays of other sizes. So it is
 given back after a pass that took so long that clearing the pages again does not count.
@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,10 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 USUAL_MMAP, LARGEST_MMAP = 2**17, 2**25
 #: Bytes that may lie free at the end of a heap.
 KEPT = 2**28
-#: Seconds for which it is kept for those who come next, and seconds of work beside which it takes
-#: no time to clear pages.
-MOMENT, LONG = 2.0, 1.0
+#: Seconds for which memory is kept for those who come next.
+MOMENT = 2.0
+#: Seconds of work beside which it takes no time to clear pages.
+LONG = 1.0
 
 
 @cache
@@ -51,21 +52,25 @@ def _allocator() -> Any:
         return None
 
 
-def _keep() -> Callable[[], None]:
-    """Let the allocator keep memory, if it has been told not to; what undoes it."""
+def _keep() -> Callable[[], None] | None:
+    """Let the allocator keep memory; what undoes it, if it had been told not to."""
     trim, mapped = (os.environ.get(f"MALLOC_{name}_THRESHOLD_", "") for name in ("TRIM", "MMAP"))
     library = _allocator()
     if library is None or not trim.isdigit() or int(trim) >= KEPT:
         np.empty(LARGEST_MMAP - 2**16, dtype=np.uint8)
-        return lambda: None
+        return None
     before = int(trim), int(mapped) if mapped.isdigit() else USUAL_MMAP
 
     def limit(trim: int, mapped: int) -> None:
         library.mallopt(TRIM_THRESHOLD, trim)
         library.mallopt(MMAP_THRESHOLD, mapped)
 
+    def undo() -> None:
+        limit(*before)
+        library.malloc_trim(0)
+
     limit(KEPT, LARGEST_MMAP)
-    return lambda: limit(*before)
+    return undo
 
 
 #: While anyone is inside, the allocator keeps memory.
@@ -75,8 +80,8 @@ kept_memory = Shared(_keep, linger=MOMENT)
 @contextmanager
 def given_back() -> Iterator[None]:
     """Give free memory back to the system at the end, if it is long after the beginning."""
-    start = time.monotonic()
+    start = monotonic()
     yield
     library = _allocator()
-    if library is not None and time.monotonic() - start > LONG:
+    if library is not None and monotonic() - start > LONG:
         library.malloc_trim(0)

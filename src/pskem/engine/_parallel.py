@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import joblib
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Chain", "Mapper", "n_threads", "serial_map", "workers"]
+__all__ = ["Chain", "Mapper", "consume", "n_threads", "serial_map", "steps_of", "workers"]
 
 T = TypeVar("T")
 
@@ -53,16 +53,23 @@ class Chain:
     steps: tuple[Callable[[Any], Any], ...]
 
     def __call__(self, item: Any) -> Any:
-        return _consume(self, [item])
+        for step in self.steps:
+            item = step(item)
+        return item
 
 
-def _consume(function: Callable[[Any], T], box: list[Any]) -> T:
+def steps_of(function: Callable[[Any], Any]) -> tuple[Callable[[Any], Any], ...]:
+    """The functions of a chain, or the one that is none."""
+    return function.steps if isinstance(function, Chain) else (function,)
+
+
+def consume(function: Callable[[Any], T], box: list[Any]) -> T:
     """What a function makes of the item in a box.
 
     Who calls a function holds its arguments until it returns. A box can be emptied before that.
     """
     item = box.pop()
-    for step in function.steps if isinstance(function, Chain) else (function,):
+    for step in steps_of(function):
         item = step(item)
     return item
 
@@ -101,7 +108,7 @@ class _Serial:
 
     def stream(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
         for box in _ahead(items):
-            yield _consume(function, box)
+            yield consume(function, box)
 
 
 class _Threads:
@@ -120,7 +127,7 @@ class _Threads:
         waiting: deque[Future[T]] = deque()
         try:
             for box in _ahead(items):
-                waiting.append(self._pool.submit(_consume, function, box))
+                waiting.append(self._pool.submit(consume, function, box))
                 if len(waiting) > self._count:
                     yield waiting.popleft().result()
             while waiting:
@@ -177,11 +184,11 @@ class Shared:
 
     Parameters
     ----------
-    change : makes the change and returns what undoes it
+    change : makes the change and returns what undoes it; None if there is nothing to undo
     linger : seconds after which it is undone, if nobody has come in by then
     """
 
-    def __init__(self, change: Callable[[], Callable[[], Any]], linger: float = 0.0) -> None:
+    def __init__(self, change: Callable[[], Callable[[], Any] | None], linger: float = 0.0) -> None:
         self._change, self._linger = change, linger
         self.reset()
         if hasattr(os, "register_at_fork"):
@@ -206,9 +213,9 @@ class Shared:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside == 0 and self._linger:
+            if self._inside == 0 and self._linger and self._undo is not None:
                 self._later = Timer(self._linger, self._end)
-                self._later.daemon = True
+                self._later.daemon, self._later.name = True, "pskem-undo"
                 self._later.start()
         if not self._linger:
             self._end()
@@ -217,8 +224,8 @@ class Shared:
         """Undo the change, unless somebody is inside."""
         with self._lock:
             if self._inside == 0 and self._undo is not None:
-                self._undo()
-                self._undo = None
+                undo, self._undo = self._undo, None
+                undo()
 
 
 def _hold_blas() -> Callable[[], Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pskem.engine._allocation import given_back, kept_memory
-from pskem.engine._parallel import Chain, Mapper
+from pskem.engine._parallel import Chain, Mapper, steps_of
 from pskem.engine._sources import Additive
 from pskem.structures import FloatArray
 
@@ -84,8 +84,7 @@ class Mapped:
     function: Callable[[Any], Any]
 
     def fold(self, function: Callable[[Any], T], parallel_map: Mapper) -> T:
-        later = function.steps if isinstance(function, Chain) else (function,)
-        return self.pieces.fold(Chain((self.function, *later)), parallel_map)
+        return self.pieces.fold(Chain((self.function, *steps_of(function))), parallel_map)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -387,7 +388,7 @@ class SharedKernelClassifier(
         y_val: Any = None,
         sample_weight_val: Any = None,
         watch: Watcher | None = None,
-        checkpoint: Journal | None = None,
+        checkpoint: str | PathLike[str] | Journal | None = None,
     ) -> Self:
         """Train the model.
 
@@ -414,10 +415,10 @@ class SharedKernelClassifier(
         watch : callable or None, default=None
             Called after every pass with the :class:`Model` as it then is; something true ends the
             training.
-        checkpoint : Checkpoint or None, default=None
-            ``pskem.Checkpoint(path)`` keeps the training in a file as it goes. A fit that was
-            killed goes on from there with the same call, and ends with the same bits. It can be
-            one of the callbacks instead (:meth:`set_callbacks`).
+        checkpoint : path-like, Checkpoint or None, default=None
+            A file that keeps the training as it goes. A fit that was killed goes on from there with
+            the same call, and ends with the same bits. The file stays until you remove it. A
+            :class:`pskem.Checkpoint` can be one of the callbacks instead (:meth:`set_callbacks`).
 
         Returns
         -------

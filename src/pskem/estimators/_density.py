@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -137,7 +138,7 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         X: Any,
         y: Any = None,
         sample_weight: Any = None,
-        checkpoint: Journal | None = None,
+        checkpoint: str | PathLike[str] | Journal | None = None,
     ) -> Self:
         """Train the mixture.
 
@@ -148,8 +149,8 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How often each sample counts, as in :meth:`SharedKernelClassifier.fit`.
-        checkpoint : Checkpoint or None, default=None
-            Keeps the training in a file, from which the same call goes on if it was killed.
+        checkpoint : path-like, Checkpoint or None, default=None
+            A file that keeps the training, from which the same call goes on if it was killed.
 
         Returns
         -------

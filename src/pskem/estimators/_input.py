@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,12 @@ __all__ = [
 
 
 def check_in_memory(X: Any) -> None:
-    """Refuse a table that is read piece by piece."""
+    """Refuse a path, and a table that is read piece by piece."""
+    if isinstance(X, str | PathLike):
+        raise ValueError(
+            f"X is the path {fspath(X)!r}. Give the rows themselves, as an array or a data frame;"
+            " `pskem predict` answers about files of any size."
+        )
     if hasattr(X, "pieces") or is_dask(X):
         kind = "collection of Dask's" if is_dask(X) else type(X).__name__
         raise ValueError(

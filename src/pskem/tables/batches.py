@@ -26,12 +26,15 @@ __all__ = [
     "give_back",
     "input_of",
     "is_remote",
+    "open_parquet",
     "readable",
     "system_of",
 ]
 
 #: Bytes of a record batch that is read whole; a larger one is mapped to memory.
 LARGEST_BATCH = 2**27
+#: How a Parquet file is opened that lies elsewhere.
+ELSEWHERE: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**22}
 #: Rows of a part of a file that a worker reads, at least, if there are as many row groups.
 ROWS_OF_PART = 2**17
 #: Characters of another library's reason that a message repeats, and what those of files that end
@@ -200,10 +203,8 @@ class readable:
 
 
 def _parquet_batches(part: FilePart, names: Sequence[str], rows: int) -> Iterator[Any]:
-    import pyarrow.parquet as pq
-
     groups = None if part.groups is None else list(part.groups)
-    with pq.ParquetFile(input_of(part.path), **IN_PARTS) as file:
+    with open_parquet(part.path) as file:
         check_names(part.named, names, file.schema_arrow.names)
         yield from file.iter_batches(rows, groups, list(names), use_threads=False)
 
@@ -244,6 +245,17 @@ def input_of(path: str) -> Any:
         return path
     system, inner = system_of(path)
     return system.open_input_file(inner)
+
+
+def open_parquet(path: str) -> Any:
+    """A Parquet file that is read in parts.
+
+    Each reading from an address takes a while: of those files, the columns of a row group come in
+    few large pieces.
+    """
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(input_of(path), **(ELSEWHERE if is_remote(path) else IN_PARTS))
 
 
 def system_of(path: str) -> tuple[Any, str]:

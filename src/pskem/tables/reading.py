@@ -42,8 +42,8 @@ NAMED = (*EMBEDDED, *CATALOGUE)
 TARGET = "class"
 #: Rows that are read at a time, unless the caller says otherwise.
 ROWS = 20_000
-#: How a Parquet file is opened that is read in parts: a buffer for each column that is read, of
-#: so many bytes, and not all columns of a row group at once.
+#: How a Parquet file of this machine is opened that is read in parts: a buffer for each column that
+#: is read, of so many bytes, and not all columns of a row group at once. Its pages are read whole.
 IN_PARTS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**14}
 #: Types of whole numbers, by the names that pandas has for them.
 WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]

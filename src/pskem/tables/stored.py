@@ -31,8 +31,8 @@ from pskem.tables.batches import (
     Stored,
     check_names,
     give_back,
-    input_of,
     is_remote,
+    open_parquet,
     readable,
     system_of,
 )
@@ -45,7 +45,6 @@ from pskem.tables.columns import (
     labels_of,
 )
 from pskem.tables.reading import (
-    IN_PARTS,
     PARQUET,
     ROWS,
     from_arrow,
@@ -360,9 +359,7 @@ def _first_rows(path: str, target: str | None, categorical: Collection[str]) -> 
         return next(iter(read_parts(path, verbatim=verbatim, text=categorical)))
     if suffix_of(path) not in PARQUET:
         raise TableError(f"{path} is not a Parquet file; of those that lie elsewhere, only these.")
-    import pyarrow.parquet as pq
-
-    with readable(path), pq.ParquetFile(input_of(path), **IN_PARTS) as file:
+    with readable(path), open_parquet(path) as file:
         for batch in file.iter_batches(batch_size=ROWS):
             if batch.num_rows:
                 return from_arrow(batch, verbatim)

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
 from numbers import Integral
+from os import PathLike
 from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from pskem.model import Model
-from pskem.training._journal import Journal, Nowhere
+from pskem.training._journal import Journal, Nowhere, journal_at
 
 __all__ = [
     "CallbackSupportMixin",
@@ -87,8 +88,10 @@ def find_journal(estimator: Any, given: Any) -> Journal:
     if given is None:
         callbacks = getattr(estimator, "_skl_callbacks", [])
         given = next((one for one in callbacks if isinstance(one, Journal)), Nowhere())
+    if isinstance(given, str | PathLike):
+        given = journal_at(given)
     if not isinstance(given, Journal):
-        raise TypeError(f"checkpoint={given!r} is not accepted: give pskem.Checkpoint(path).")
+        raise TypeError(f"checkpoint={given!r} is not accepted: give a path, or a Checkpoint.")
     return given
 
 

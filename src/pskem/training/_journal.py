@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from importlib import import_module
+from os import PathLike
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +15,7 @@ from pskem.structures import FloatArray
 from pskem.training._order import exact_keys, other_lots
 from pskem.training._splitting import Samples
 
-__all__ = ["NO_PAGE", "Chapter", "Journal", "Nowhere", "Page", "Pages", "mark_of"]
+__all__ = ["NO_PAGE", "Chapter", "Journal", "Nowhere", "Page", "Pages", "journal_at", "mark_of"]
 
 
 @runtime_checkable
@@ -54,6 +56,15 @@ class Nowhere:
 
     def put(self, name: str, value: Any) -> None:
         pass
+
+
+def journal_at(path: str | PathLike[str]) -> Journal:
+    """A journal in a file.
+
+    What files are like is decided far above training, so it is found by its name.
+    """
+    journal: Journal = import_module("pskem.persistence").Checkpoint(path)
+    return journal
 
 
 class Page(NamedTuple):
