@@ -4,7 +4,6 @@ import io
 import json
 import os
 import struct
-import time
 import tracemalloc
 import zipfile
 
@@ -223,13 +222,11 @@ def test_keys_that_collide_are_refused(tmp_path, case, n):
         pskem.load(tmp_path / "model.pskem")
 
 
-def test_keys_that_collide_take_no_time(tmp_path):
+def test_many_keys_are_refused_before_they_can_collide(tmp_path):
     keys = ",".join(f"[{i * MODULUS},1]" for i in range(1, 40_000))
     forge(tmp_path / "model.pskem", scaler(f'{{"dict":[{keys}]}}'))
-    begin = time.perf_counter()
     with pytest.raises(ModelFileError, match="39,999 keys that are not texts; 10,000 are accepted"):
         pskem.load(tmp_path / "model.pskem")
-    assert time.perf_counter() - begin < 5.0  # a dictionary of them takes half a minute
 
 
 def test_keys_that_one_would_use_are_kept(tmp_path):
