@@ -106,11 +106,14 @@ def test_rows_without_a_class_are_left_out_unless_they_are_asked_for(frame, caps
     frame.to_parquet("table.parquet")
     with_class, _ = fitted(capsys, "table.parquet", "--out-of-core")
     assert with_class["unlabelled_weight"] is None
+    known = int(frame["kind"].notna().sum())
+    assert with_class["n_train"] + with_class["n_validation"] == known
     both, _ = fitted(
         capsys, "table.parquet", "--out-of-core", "--unlabelled", "--unlabelled-weight", "1",
         "--overwrite",
     )  # fmt: skip
     assert both["unlabelled_weight"] == 1.0
+    assert both["n_train"] + both["n_validation"] == N
 
 
 def test_early_stopping_holds_rows_of_its_own_out(frame, capsys):

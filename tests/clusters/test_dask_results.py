@@ -73,6 +73,22 @@ def test_data_frames_may_have_categories(many):
     np.testing.assert_array_equal(answers.compute(), model.predict(frame))
 
 
+def test_files_of_which_few_columns_are_read_keep_their_partitions(many, tmp_path):
+    """Dask's optimiser makes one partition of several files for y, and not for X."""
+    X, y = many
+    for i in range(6):
+        rows = slice(i * 4000, (i + 1) * 4000)
+        frame = pd.DataFrame(X[rows], columns=NAMES).assign(outcome=y[rows])
+        frame.to_parquet(tmp_path / f"part-{i}.parquet")
+    frame = dd.read_parquet(str(tmp_path / "*.parquet"))
+    dX, dy = frame.drop(columns="outcome"), frame["outcome"]
+    assert len(dy.to_delayed()) < len(dX.to_delayed())  # otherwise there is nothing to test
+    model = classifier().fit(dX, dy)
+    assert distance(classifier().fit(X, y), model) < 1e-9
+    assert model.score(dX, dy) == model.score(X, y)
+    assert model.predict(dX[NAMES]).numblocks == (6,)
+
+
 def test_answers_are_lazy_and_the_same(many):
     X, y = many
     dX, dy = chunked(X, y)

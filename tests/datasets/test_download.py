@@ -24,9 +24,11 @@ from pskem.datasets import (
     load_rice,
 )
 
-pytestmark = pytest.mark.plumbing
-
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.plumbing,
+    # Sockets that urllib leaves open where there is no network.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture(autouse=True)

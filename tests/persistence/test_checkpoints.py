@@ -341,6 +341,8 @@ def test_a_path_is_enough(tmp_path, eager):
         X, y, checkpoint=tmp_path / "run"
     )
     assert (tmp_path / "run").exists()
+    with pytest.raises(ModelFileError, match=r"run is the checkpoint of a training, not a model\."):
+        pskem.load(tmp_path / "run")
     again = clone(model).fit(X, y, checkpoint=str(tmp_path / "run"))
     assert distance(model, again) == 0.0
     with pytest.raises(CheckpointError, match="n_components"):

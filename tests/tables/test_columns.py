@@ -19,11 +19,21 @@ from pskem.tables import (
     make_encoder,
     scaler_of,
     unknown_categories,
+    weights_of,
 )
 
 pytestmark = pytest.mark.plumbing
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are():
+    frame = pd.DataFrame({**{f"x{i}": [1.0] for i in range(12)}, "Outcome": ["a"]})
+    with pytest.raises(TableError, match="no column 'outcom' to take the classes from") as caught:
+        labels_of(frame, "outcom")
+    message = str(caught.value)
+    assert "from. Did you mean 'Outcome'? The table has 13 column(s): 'x0'" in message
+    assert message.endswith("'x9' and 3 more.")
+    with pytest.raises(TableError, match=r"to take weights from\. The table has 13"):
+        weights_of(frame, "zzz")
 
 
 def test_columns_are_sorted_by_what_they_hold():
@@ -69,7 +79,7 @@ def test_columns_are_sorted_by_what_they_hold():
 
 def test_wrong_names_of_columns_are_told(frame):
     for options in ({"drop": ["weight"]}, {"categorical": ["weight"]}):
-        match = r"no column 'weight'.*It has 4 column.*'length', 'count'"
+        match = r"no column 'weight'.*The table has 4 column.*'length', 'count'"
         with pytest.raises(TableError, match=match):
             infer_columns(frame, "species", **options)
     for options in ({"drop": ["species"]}, {"categorical": ["species"]}):
@@ -139,7 +149,7 @@ def test_align_gives_the_columns_of_the_training_in_their_order(frame):
 
 
 def test_align_tells_what_is_wrong(frame):
-    with pytest.raises(TableError, match=r"lacks 1 column.*: 'weight'\. It has 4"):
+    with pytest.raises(TableError, match=r"lacks 1 column.*: 'weight'\. The table has 4"):
         align(frame, Columns(["count", "weight"], [], {}))
     with pytest.raises(TableError, match="'colour' holds texts, such as 'red', where numbers"):
         align(frame, Columns(["colour"], [], {}))

@@ -20,8 +20,6 @@ from pskem.tables import (
 
 pytestmark = pytest.mark.plumbing
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 def cells(frame):
     """Values without their types, None where there is none."""

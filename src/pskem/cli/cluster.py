@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -43,6 +44,8 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
         raise click.UsageError(
             "--scheduler and --workers need Dask: pip install 'pskem[dask]'."
         ) from None
+    # What goes wrong reaches this process as an error, which is said in one line.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with ExitStack() as stack:
         address: Any = scheduler
         if scheduler is None:
@@ -63,8 +66,6 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
 @contextmanager
 def _local(n_workers: int | None) -> Iterator[Any]:
     """A cluster of processes of this machine, and a folder that is removed after it."""
-    import logging
-
     from distributed import LocalCluster
 
     from pskem.files import Scratch
@@ -77,7 +78,7 @@ def _local(n_workers: int | None) -> Iterator[Any]:
             processes=True,
             dashboard_address="127.0.0.1:0",
             local_directory=str(scratch.folder),
-            silence_logs=logging.CRITICAL,  # what goes wrong reaches the client
+            silence_logs=logging.CRITICAL,
         )
     with made:
         yield made

@@ -104,12 +104,24 @@ def _names(what: str) -> Iterator[str]:
 def _parts(X: Any) -> tuple[list[Any], Sequence[float]]:
     """Delayed partitions of X, each of whole rows, and how many those are; NaN if not known."""
     if hasattr(X, "columns"):
-        parts = list(X.to_delayed())
+        parts = _partitions(X)
         return parts, [np.nan] * len(parts)
     if X.ndim != 2:
         raise ValueError(f"X has the shape {X.shape}; give rows of features.")
     X = X.rechunk({1: -1})
     return [row[0] for row in X.to_delayed()], X.chunks[0]
+
+
+def _partitions(part: Any) -> list[Any]:
+    """Delayed partitions, as many as a collection says that it has.
+
+    Where few columns of files are read, Dask's optimiser puts several files into one partition, in
+    y more than in X. Then the partitions are taken as they were before that.
+    """
+    found = list(np.ravel(part.to_delayed()))
+    if len(found) == part.npartitions or not hasattr(part, "divisions"):
+        return found
+    return list(part.to_delayed(optimize_graph=False))
 
 
 def _row(X: Any, y: Any, weights: Any) -> tuple[Any, Labels, Any]:
@@ -141,7 +153,7 @@ def _beside(name: str, part: Any, n: int, chunks: Sequence[float]) -> list[Any]:
     if hasattr(part, "rechunk") and not unknown and not np.isnan(part.chunks[0]).any():
         _check_length(name, sum(part.chunks[0]), sum(chunks))
         part = part.rechunk((chunks, *part.chunks[1:]))
-    pieces = list(np.ravel(part.to_delayed()))
+    pieces = _partitions(part)
     if len(pieces) != n:
         raise ValueError(
             f"X has {n} partition(s) and {name} has {len(pieces)}; they must be cut alike. Take"

@@ -25,6 +25,7 @@ from pskem.persistence.arrays import CodecError, from_bytes, to_bytes
 from pskem.persistence.codec import Tree, decode, encode
 from pskem.persistence.limits import check_count, check_members, check_text
 from pskem.persistence.types import known_name, stands_alone
+from pskem.training import Pages
 from pskem.version import __version__
 
 if TYPE_CHECKING:
@@ -195,6 +196,11 @@ def load_with_header(path: Any) -> tuple[Saved, Header]:
 
 def _estimator(path: Any, model: Any) -> Saved:
     """What a file holds, if it is an estimator."""
+    if isinstance(model, Pages):
+        raise ModelFileError(
+            f"{path} is the checkpoint of a training, not a model. The same fit with this"
+            " checkpoint goes on from it."
+        )
     if known_name(model) is None:
         name = type(model).__name__
         raise ModelFileError(f"{path} holds a bare {name}. Load it as that: load(path, {name}).")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "check_weights",
     "infer_columns",
     "labels_of",
+    "no_column",
     "odd_texts",
     "priors_of",
     "weights_of",
@@ -39,6 +41,8 @@ MANY_NUMBERS = 10
 MAX_NUMBER_CLASSES = 50
 #: Characters of the name of a class, at most.
 LONGEST_LABEL = 256
+#: Names of columns that a message shows.
+SHOWN = 10
 #: Larger values cannot be squared and summed.
 LARGEST = 1e100
 DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?"
@@ -76,7 +80,7 @@ def infer_columns(
     check_unique("The table", known)
     for name in (*drop, *categorical):
         if name not in known:
-            raise TableError(f"There is no column {name!r}. {_listing(known)}")
+            raise no_column(name, "", known)
         if name == target:
             raise TableError(f"The column {name!r} holds the classes; it is no feature.")
     numbers: list[str] = []
@@ -182,9 +186,7 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
     """Labels of the rows that have a class, and a mask of these rows."""
     known = list(map(str, frame.columns))
     if target not in known:
-        raise TableError(
-            f"There is no column {target!r} to take the classes from. {_listing(known)}"
-        )
+        raise no_column(target, " to take the classes from", known)
     column = frame[target]
     if str(column.dtype).startswith(NESTED):
         raise TableError(
@@ -215,7 +217,7 @@ def weights_of(frame: Any, name: str) -> NDArray[np.floating[Any]]:
     """What each row counts, from a column of weights."""
     known = list(map(str, frame.columns))
     if name not in known:
-        raise TableError(f"There is no column {name!r} to take weights from. {_listing(known)}")
+        raise no_column(name, " to take weights from", known)
     weights = _numbers(frame[name]).to_numpy()
     check_weights(name, weights)
     if not weights.any():
@@ -350,8 +352,17 @@ def category_texts(column: Any) -> Any:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+    left = len(names) - SHOWN
+    return ", ".join(map(repr, names[:SHOWN])) + (f" and {left:,} more" if left > 0 else "")
 
 
 def _listing(names: list[str]) -> str:
-    return f"It has {len(names)} column(s): {_some(names)}."
+    return f"The table has {len(names):,} column(s): {_some(names)}."
+
+
+def no_column(name: str, purpose: str, known: list[str]) -> TableError:
+    """The error that a column is not there, with one that is called much like it."""
+    spelt = {other.casefold(): other for other in known}
+    meant = [spelt[found] for found in get_close_matches(name.casefold(), spelt, n=1)]
+    hint = f" Did you mean {meant[0]!r}?" if meant else ""
+    return TableError(f"There is no column {name!r}{purpose}.{hint} {_listing(known)}")

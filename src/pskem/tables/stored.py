@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import lru_cache, partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from pskem.tables.columns import (
     check_weights,
     infer_columns,
     labels_of,
+    no_column,
 )
 from pskem.tables.reading import (
     PARQUET,
@@ -62,7 +63,7 @@ __all__ = ["FileTable", "is_remote", "open_table", "stored_size"]
 PACKED = 5
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FileTable:
     """Rows of files, read piece by piece.
 
@@ -85,7 +86,11 @@ class FileTable:
     n_rows: int
     unlabelled: bool = True
     parts: tuple[FilePart, ...] = ()
-    scratch: Scratch | None = field(default=None, repr=False)
+    scratch: Scratch | None = None
+
+    def __repr__(self) -> str:
+        about = f"{self.n_rows:,} rows, {self.n_columns} columns, target={self.target!r}"
+        return f"<FileTable {self.source}: {about}, weights={self.weights!r}>"
 
     @property
     def names(self) -> list[str]:
@@ -268,7 +273,7 @@ def open_table(
             raise TableError(f"The column {target!r} holds the classes; it has no weights.")
         labels_of(head, target)
     if weights is not None and weights not in head.columns:
-        raise TableError(f"There is no column {weights!r} to take weights from.")
+        raise no_column(weights, " to take weights from", list(map(str, head.columns)))
     unused = drop if weights is None else (*drop, weights)
     columns = infer_columns(head, target, unused, categorical)
     scratch = None

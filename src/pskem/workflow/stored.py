@@ -172,14 +172,15 @@ def train_stored(
     model.fit(kept, checkpoint=checkpoint)
     found = measure_table(model, kept)
     validated = measure_table(model, asked) if validation_fraction else None
+    n_validated = 0 if validated is None else validated.n
     model.set_params(verbose=0)
     selection = selected_columns(table.used, *spread)
     pipeline = Pipeline([("columns", selection), ("classifier", model)])
     return Trained(
         pipeline,
         task,
-        table.n_rows - (0 if validated is None else validated.n),
-        0 if validated is None else validated.n,
+        table.n_rows - n_validated if table.unlabelled else found.n,
+        n_validated,
         found.accuracy or 0.0,
         None if validated is None else validated.accuracy,
         found.log_likelihood,
