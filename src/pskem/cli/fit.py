@@ -89,7 +89,7 @@ def fit(
     )
     start = time.perf_counter()
     learn: Any = train_stored if stored else train
-    with cluster(scheduler, workers, quiet) as there, keeping(checkpoint, path) as kept:
+    with cluster(scheduler, workers, quiet) as there, keeping(checkpoint, path, quiet) as kept:
         task = task.on_cluster() if there else task
         trained = learn(task, classifier, validation_fraction, kept)
         seconds = time.perf_counter() - start

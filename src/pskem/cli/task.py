@@ -64,7 +64,7 @@ def open_task(
 
 
 @contextmanager
-def keeping(path: str | None, model: Path) -> Iterator[Checkpoint | None]:
+def keeping(path: str | None, model: Path, quiet: bool) -> Iterator[Checkpoint | None]:
     """The checkpoint of a training, which is removed when its model is saved."""
     from pskem.persistence import Checkpoint
 
@@ -72,6 +72,8 @@ def keeping(path: str | None, model: Path) -> Iterator[Checkpoint | None]:
         raise click.UsageError(
             f"--checkpoint {path} is where the model goes, too. Name another file for one of them."
         )
+    if path is not None and Path(path).exists():
+        remark(f"The training goes on from {path}.", quiet)
     kept = None if path is None else Checkpoint(path)
     yield kept
     if kept is not None:

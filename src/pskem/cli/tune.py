@@ -63,7 +63,7 @@ def tune(
 
     task, path = read_task(data, output, overwrite, quiet, parameters)
     classifier = SharedKernelClassifier(**parameters)
-    with keeping(checkpoint, path) as kept:
+    with keeping(checkpoint, path, quiet) as kept:
         with progress(quiet) as tell:
             found = search(task, classifier, folds, seconds, _observer(tell, seconds), kept)
         for line in _shortcuts(found, task, folds):

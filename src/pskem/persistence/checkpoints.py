@@ -121,7 +121,12 @@ class Checkpoint:
         """Refuse to go on with other data."""
         mark = data()
         if self._about["data"] not in (None, mark):
-            raise self._refusal(f"on other data ({self._about['data'].split(',')[0]})")
+            was, is_ = (f"{int(text.split()[0]):,}" for text in (self._about["data"], mark))
+            how = f"{was} samples, not {is_}"
+            if was == is_:
+                how = f"as many samples, {was}, with other values, classes or weights, or read"
+                how += " in another way"
+            raise self._refusal(f"on other data ({how})")
         self._about["data"] = mark
 
     def get(self, name: str) -> Any:
