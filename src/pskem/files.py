@@ -67,6 +67,8 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
                 f"There is no room for {path}: {error.strerror}. Make room there, or name a file"
                 " elsewhere."
             ) from error
+        if isinstance(error, OSError) and str(error.filename) == str(temporary):
+            raise type(error)(f"{path} cannot be written: {error.strerror}.") from error
         raise
 
 

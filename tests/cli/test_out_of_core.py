@@ -84,7 +84,7 @@ def test_few_rows_are_held_out_as_in_memory(frame, capsys, how):
     (frame if how == "weights" else frame.drop(columns="count")).to_parquet("table.parquet")
     plain, _ = fitted(capsys, "table.parquet", "-o", "plain.pskem", *options)
     made, _ = fitted(capsys, "table.parquet", "-o", "made.pskem", "--out-of-core", *options)
-    other = {"seconds", "model", "remarks"}
+    other = {"seconds", "model"}
     assert {key: made[key] for key in made.keys() - other} == {
         key: plain[key] for key in plain.keys() - other
     }
@@ -104,14 +104,17 @@ def test_rows_that_are_held_out_measure_accuracy(frame, capsys):
 def test_rows_without_a_class_are_left_out_unless_they_are_asked_for(frame, capsys):
     frame.loc[::3, "kind"] = None
     frame.to_parquet("table.parquet")
-    with_class, _ = fitted(capsys, "table.parquet", "--out-of-core")
+    with_class, err = fitted(capsys, "table.parquet", "--out-of-core")
     assert with_class["unlabelled_weight"] is None
     known = int(frame["kind"].notna().sum())
+    assert f"{N - known:,} row(s) without a class are left out." in err
     assert with_class["n_train"] + with_class["n_validation"] == known
-    both, _ = fitted(
+    both, err = fitted(
         capsys, "table.parquet", "--out-of-core", "--unlabelled", "--unlabelled-weight", "1",
         "--overwrite",
     )  # fmt: skip
+    assert f"{N - known:,} row(s) without a class are there to learn from." in err
+    assert both["remarks"][-1] in err
     assert both["unlabelled_weight"] == 1.0
     assert both["n_train"] + both["n_validation"] == N
 
@@ -189,6 +192,9 @@ def test_a_cluster_gives_the_same_model(frame, capsys, tmp_path):
         (["--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "give one"),
         (["--workers", "2", "--in-memory"], "leave out --scheduler, --workers"),
         (["--scheduler", "tcp://127.0.0.1:9"], "There is no Dask scheduler at tcp://127.0.0.1:9"),
+        (["--scheduler", "8786"], "--scheduler '8786' is no address of a Dask scheduler, such as"),
+        (["--scheduler", "http://127.0.0.1:9"], "is no address of a Dask scheduler, such as"),
+        (["--scheduler", "tls://127.0.0.1:9"], "TLS needs certificates, which Dask's config"),
     ],
 )
 def test_clusters_that_cannot_be_are_refused(frame, capsys, monkeypatch, arguments, message):

@@ -2,10 +2,12 @@
 
 import os
 import threading
+import warnings
+from multiprocessing import get_context
 
 import pytest
 
-from pskem.engine._parallel import Shared
+from pskem.engine._parallel import Shared, n_threads
 
 pytestmark = pytest.mark.plumbing
 
@@ -108,3 +110,14 @@ def test_a_forked_child_is_outside():
             os._exit(0 if (inside, change.undone) == (2, 1) else 1)
         assert os.waitpid(child, 0)[1] == 0
     assert (change.made, change.undone) == (1, 1)
+
+
+def _threads_and_warnings():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return n_threads(None), [str(each.message) for each in caught]
+
+
+def test_a_worker_of_a_pool_has_one_thread_without_a_word():
+    with get_context("spawn").Pool(1) as pool:  # a daemon, as Dask's workers are
+        assert pool.apply(_threads_and_warnings) == (1, [])

@@ -600,6 +600,52 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     assert peaks[1] - peaks[0] < 40.0, "MB, of 88 more"
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_accuracy_on_a_table_is_that_on_its_rows(frame, tmp_path, kind):
+    features, y = frame.drop(columns=["kind", "count"]), frame["kind"].astype(object)
+    model = classifier().fit(features.head(600), y.head(600))
+    y[::7], y[::11] = None, "peony"  # a class that the model does not know
+    path = write(frame.assign(kind=y), kind, tmp_path)
+    table = open_table(path, "kind", weights="count")
+    score = model.score(table)
+    assert score == pytest.approx(model.score(features, y, frame["count"]), abs=1e-12)
+    known = y.notna()
+    right = model.predict(features[known]) == y[known]
+    assert score == pytest.approx(np.average(right, weights=frame["count"][known]), abs=1e-12)
+    with pytest.raises(ValueError, match=r"name\s+them when you open it"):
+        model.score(table, y)
+    with pytest.raises(ValueError, match="The table has no classes"):
+        model.score(open_table(path, drop=["kind", "count"]))
+    with pytest.raises(ValueError, match=r"X is the path .*Give the rows themselves"):
+        model.score(path)
+    with pytest.raises(ValueError, match="y is missing"):
+        model.score(features)
+
+
+def test_ensembles_are_scored_on_tables(frame, tmp_path):
+    few = frame.head(400).drop(columns=["count", "colour"])
+    X, y = few.drop(columns="kind"), few["kind"]
+    path = write(few, "parquet", tmp_path)
+    base = classifier().set_params(n_components=3)
+    settings = {"n_estimators": 2, "bootstrap": True, "random_state": 0}
+    ensemble = pskem.PartitionEnsemble(base, **settings).fit(X, y)
+    table = open_table(path, "kind")
+    assert ensemble.score(table) == pytest.approx(ensemble.score(X, y), abs=1e-12)
+    with pytest.raises(ValueError, match="feature names"):
+        ensemble.score(open_table(path, "kind", drop=["a"]))
+
+
+@pytest.mark.filterwarnings("ignore:1 value.s. of the column 'count' are no numbers")
+@pytest.mark.parametrize("wrong", ["three", None, -1])
+def test_weights_are_looked_at_when_a_table_is_opened(frame, tmp_path, monkeypatch, wrong):
+    counts = frame["count"].astype(object)
+    counts[5] = wrong
+    path = write(frame.assign(count=counts), "csv", tmp_path)
+    monkeypatch.setattr("pskem.tables.stored.spool", None)  # nothing is copied before
+    with pytest.raises(TableError, match="without a weight, or with a negative one"):
+        open_table(path, "kind", weights="count")
+
+
 def test_a_row_has_one_class(tmp_path):
     frame = pd.DataFrame({"kind": ["a", "b"] * 50, "x": range(100), "pair": [[1, 2], [3]] * 50})
     frame.to_parquet(tmp_path / "table.parquet")

@@ -14,6 +14,8 @@ from pskem.cli.console import remark
 
 #: Seconds to wait for a scheduler.
 PATIENCE = 20
+#: Characters of what Dask says of an address.
+LONGEST_REASON = 120
 
 cluster_options = (
     click.option(
@@ -52,15 +54,30 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
             address = stack.enter_context(_local(n_workers))
         try:
             client = stack.enter_context(distributed.Client(address, timeout=PATIENCE))
-        except (OSError, TimeoutError, ValueError) as error:
+        except TypeError as error:
             raise click.ClickException(
-                f"There is no Dask scheduler at {scheduler}: {' '.join(str(error).split())[:120]}"
+                f"{scheduler} cannot be reached: {_reason(error)}. TLS needs certificates, which"
+                " Dask's configuration names."
+            ) from None
+        except ValueError as error:
+            raise click.UsageError(
+                f"--scheduler {scheduler!r} is no address of a Dask scheduler, such as"
+                f" tcp://host:8786 ({_reason(error)})."
+            ) from None
+        except (OSError, TimeoutError) as error:
+            raise click.ClickException(
+                f"There is no Dask scheduler at {scheduler}: {_reason(error)}"
             ) from None
         found = len(client.scheduler_info(n_workers=-1)["workers"])
         if not found:
             raise click.ClickException(f"The Dask cluster at {scheduler} has no workers.")
         remark(f"{found} worker(s); dashboard: {client.dashboard_link}", quiet)
         yield True
+
+
+def _reason(error: Exception) -> str:
+    """What Dask says, on one line."""
+    return " ".join(str(error).split())[:LONGEST_REASON]
 
 
 @contextmanager

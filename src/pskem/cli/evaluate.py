@@ -25,7 +25,7 @@ Examples:
 @set_options
 @as_json
 def evaluate(model: str, data: str, target: str | None, as_json: bool, **reading: Any) -> None:
-    """Measure how well a model predicts the classes of DATA.
+    """Measure how well a model predicts the classes of DATA, one file or several as for pskem fit.
 
     Prints accuracy, balanced accuracy, log loss, Brier score, expected calibration error, precision
     and recall per class, and the confusion matrix (rows are the true classes).

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from glob import has_magic
-from pathlib import Path
 from typing import Any
 
 import click
@@ -93,6 +91,8 @@ def fit(
         task = task.on_cluster() if there else task
         trained = learn(task, classifier, validation_fraction, kept)
         seconds = time.perf_counter() - start
+        for line in trained.task.remarks[len(task.remarks) :]:
+            remark(line, quiet)
         trained.save(path, overwrite=overwrite)
     if as_json:
         print_json({**trained.summary(), "seconds": seconds, "model": str(path)})
@@ -102,19 +102,20 @@ def fit(
 
 def _is_stored(data: str, asked: bool | None, quiet: bool) -> bool:
     """Whether the table is read piece by piece."""
+    from pskem.tables import several
     from pskem.workflow import exceeds_memory
 
-    several = "://" in data or Path(data).is_dir()
-    several = several or (has_magic(data) and not Path(data).exists())
     if asked is not None:
-        if several and not asked:
+        if several(data) and not asked:
             raise click.UsageError("--in-memory reads one file, and DATA stands for several.")
         return asked
-    needed = 0 if several else exceeds_memory(data)
+    if several(data):
+        return True
+    needed = exceeds_memory(data)
     if needed:
         remark(
             f"{data} would take about {needed / 1e9:.1f} GB of memory, so it is read piece by piece"
             " in every pass. --in-memory reads it at once.",
             quiet,
         )
-    return several or needed > 0
+    return needed > 0

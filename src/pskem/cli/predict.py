@@ -17,6 +17,7 @@ Examples:
   pskem predict flowers.pskem new.csv -o labels.csv
   pskem predict flowers.pskem new.parquet -o labels.parquet --proba --keep id
   cat new.csv | pskem predict flowers.pskem - > labels.csv
+  pskem predict flowers.pskem 'parts/*.parquet' -o labels.parquet
   pskem predict patients.pskem new.csv --priors estimate --reject 0.9 -o labels.csv"""
 )
 @model_argument
@@ -70,14 +71,17 @@ def predict(
 ) -> None:
     """Predict the classes of the rows of DATA.
 
-    The file is read and written part by part, so it may be larger than memory. The output file
-    appears when it is complete, or not at all. It replaces earlier predictions, but no other file.
+    DATA is a file, - for CSV on stdin, the name of a data set, or several files as for pskem fit: a
+    folder, a name with wildcards in quotes, an address. It is read and written part by part, so it
+    may be larger than memory. The output file appears when it is complete, or not at all. It
+    replaces earlier predictions, but no other file.
     """
-    from pskem.tables import priors_of, read_table, write_parts
+    from pskem.tables import files_of, priors_of, read_table, several, write_parts
     from pskem.workflow import Caution, Predictor, check_predictions_place
 
     if output is not None:
-        inputs = [given for given in map(Path, (model, data)) if given.exists()]
+        read = files_of(data) if several(data) else [data]
+        inputs = [given for given in map(Path, (model, *read)) if given.exists()]
         if Path(output).exists() and any(given.samefile(output) for given in inputs):
             raise click.UsageError(f"{output} is read and cannot be written; name another file.")
         check_predictions_place(output, overwrite)

@@ -85,14 +85,14 @@ def _about_table(
 ) -> tuple[str, Path, dict[str, Any]]:
     """The target, the path of the model file, and the options of the table."""
     from pskem.persistence import check_model_place
-    from pskem.tables import TARGET, find_reader, is_named
+    from pskem.tables import TARGET, find_reader, is_named, several
 
     if given["unlabelled_weight"] != "auto" and not given["unlabelled"]:
         raise click.UsageError("--unlabelled-weight is for rows without a class: add --unlabelled.")
     target = given.pop("target")
     options = {name: given.pop(name) for name in TABLE_OPTIONS}
     if target is None and not is_named(data):
-        if not has_magic(data) and "://" not in data:
+        if not several(data):
             find_reader(data)  # a name that is misspelt has no columns
         raise click.UsageError("Which column holds the classes? Name it with --target COLUMN.")
     stem = "model" if data == "-" or has_magic(data) else Path(data).name.split(".")[0]

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
+from multiprocessing import current_process
 from threading import Lock, Timer
 from typing import Any, Protocol, TypeVar
 
@@ -78,11 +79,13 @@ def n_threads(n_jobs: int | None) -> int:
     """How many threads ``n_jobs`` stands for on this machine, here and now.
 
     ``None`` is all available cores, within what an enclosing joblib worker was given
-    (``OMP_NUM_THREADS``), as for scikit-learn's own threaded estimators. Other values mean what
-    they mean in joblib.
+    (``OMP_NUM_THREADS``), as for scikit-learn's own threaded estimators; in a worker of a pool of
+    processes it is one. Other values mean what they mean in joblib.
     """
     if n_jobs is not None:
         return int(joblib.effective_n_jobs(n_jobs))
+    if current_process().daemon:  # one of many on this machine, such as a worker of Dask's
+        return 1
     available = int(joblib.effective_n_jobs(-1))
     granted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     return min(available, int(granted)) if granted.isdigit() and int(granted) > 0 else available

@@ -19,7 +19,7 @@ from pskem.engine import Pieces, rows_at_a_time
 from pskem.estimators._columns import find_categorical
 from pskem.estimators._stored import Frame, Labels
 
-__all__ = ["DaskTable", "dask_table", "lazily", "share_right"]
+__all__ = ["DaskTable", "alone", "dask_table", "delayed_rows", "lazily"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
     They are kept in the memory of the cluster, if there is one, which spills them to disk if it has
     to. Without a client they are made anew in every pass.
     """
-    rows = _rows(X, y, sample_weight)
+    rows = delayed_rows(X, y, sample_weight)
     given = getattr(estimator, "categorical_features", None)
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
     if names is None:
@@ -81,7 +81,7 @@ def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
     return DaskTable(pieces, names, width, y is not None, places.astype(np.intp))
 
 
-def _rows(X: Any, y: Any, sample_weight: Any) -> list[Any]:
+def delayed_rows(X: Any, y: Any, sample_weight: Any) -> list[Any]:
     """Delayed tuples of the same rows of X, labels and weights (or None)."""
     import dask
 
@@ -167,46 +167,11 @@ def _check_length(name: str, n: float, expected: float) -> None:
         raise ValueError(f"X has {expected} samples and {name} has {n}; they must agree.")
 
 
-def share_right(estimator: Any, X: Any, y: Any, sample_weight: Any, marker: Any) -> float:
-    """The share of answers about a collection of Dask's that are right, by weight.
-
-    marker : stands for no class in y, as None and NaN do
-    """
-    import dask
-
-    check_is_fitted(estimator)
-    ask = dask.delayed(_Right(_alone(estimator), marker), traverse=False)
-    found = dask.compute(*(ask(row) for row in _rows(X, y, sample_weight)))
-    right, total = np.sum(found, axis=0)
-    if not total:
-        raise ValueError("There is no sample that has a class and counts, so there is no score.")
-    return float(right / total)
-
-
-def _alone(estimator: Any) -> Any:
+def alone(estimator: Any) -> Any:
     """A copy that uses one thread: the cluster has threads of its own."""
     one = copy(estimator)
     one.n_jobs = 1
     return one
-
-
-@dataclass(frozen=True, eq=False)
-class _Right:
-    """What the rows count for which an estimator is right, and all that have a class."""
-
-    estimator: Any
-    marker: Any
-
-    def __call__(self, row: tuple[Any, Labels, Any]) -> tuple[float, float]:
-        X, labels, weights = row
-        values, codes = labels.without(self.marker)
-        known = np.flatnonzero(codes >= 0)
-        if not len(known):
-            return 0.0, 0.0
-        X = X.iloc[known] if hasattr(X, "iloc") else X[known]
-        counted = np.ones(len(known)) if weights is None else np.asarray(weights)[known]
-        right = self.estimator.predict(X) == values[codes[known]]
-        return float(counted @ right), float(counted.sum())
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -230,7 +195,7 @@ def lazily(
             kind = np.dtype(self.classes_.dtype if dtype is None else dtype)
             width = [len(self.model_.blocks)] if per_block else []
             width += [len(self.classes_)] if per_class else []
-            ask = _Ask(_alone(self), method.__name__, more, options, np.empty((0, *width), kind))
+            ask = _Ask(alone(self), method.__name__, more, options, np.empty((0, *width), kind))
             return _mapped(ask, X)
 
         return answer  # type: ignore[return-value]

@@ -49,7 +49,8 @@ def check_in_memory(X: Any) -> None:
         kind = "collection of Dask's" if is_dask(X) else type(X).__name__
         raise ValueError(
             f"A {kind} is read piece by piece, which fit of SharedKernelClassifier and"
-            " SharedKernelDensity can do. Give an array or a data frame here."
+            " SharedKernelDensity can do. Give an array or a data frame here;"
+            " `pskem predict` answers about files of any size."
         )
 
 

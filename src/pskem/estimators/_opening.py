@@ -13,7 +13,7 @@ from pskem.estimators._dask import dask_table
 from pskem.estimators._stored import ArrayTable, StoredTable
 from pskem.training import MANY
 
-__all__ = ["table_of"]
+__all__ = ["checked_table", "table_of"]
 
 
 def table_of(
@@ -34,17 +34,7 @@ def table_of(
             " fit(pskem.open_table(path, target=...))."
         )
     if isinstance(X, StoredTable):
-        if y is not None or sample_weight is not None:
-            raise ValueError(
-                "A table that is read piece by piece has its classes and weights in columns: name"
-                " them when you open it, and leave y and sample_weight out."
-            )
-        if classes and not X.has_classes:
-            raise ValueError(
-                "The table has no classes: name their column when you open it,"
-                " pskem.open_table(path, target=...)."
-            )
-        return X
+        return checked_table(X, y, sample_weight, classes)
     if not (isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiub" and len(X) >= MANY):
         return None
     given = [None if part is None else np.asanyarray(part) for part in (y, sample_weight)]
@@ -55,3 +45,20 @@ def table_of(
     if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
         labels = column_or_1d(labels, warn=True)
     return ArrayTable(X, labels, weights)
+
+
+def checked_table(
+    table: StoredTable, y: Any, sample_weight: Any, classes: bool = True
+) -> StoredTable:
+    """A table, unless something is given beside it, or it lacks the classes that it must have."""
+    if y is not None or sample_weight is not None:
+        raise ValueError(
+            "A table that is read piece by piece has its classes and weights in columns: name"
+            " them when you open it, and leave y and sample_weight out."
+        )
+    if classes and not table.has_classes:
+        raise ValueError(
+            "The table has no classes: name their column when you open it,"
+            " pskem.open_table(path, target=...)."
+        )
+    return table

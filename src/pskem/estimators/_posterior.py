@@ -10,9 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from pskem import checks
 from pskem.clusters import is_dask
-from pskem.estimators._dask import lazily, share_right
+from pskem.estimators._dask import lazily
 from pskem.estimators._deciding import Decisions, decide, estimate_priors, in_class_order
 from pskem.estimators._input import TakesGaps, check_in_memory, checked_weights, labels_of
+from pskem.estimators._opening import checked_table
+from pskem.estimators._scoring import share_right, share_right_of_table
+from pskem.estimators._stored import StoredTable
 from pskem.structures import FloatArray
 
 __all__ = ["PosteriorMixin"]
@@ -76,12 +79,14 @@ class PosteriorMixin(TakesGaps):
         log_proba = self.predict_log_proba(X)
         return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Accuracy. Samples without a class do not count.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            A collection of Dask's, or what :func:`pskem.open_table` gives, which has `y` and
+            `sample_weight` in columns, will do as well.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
 
@@ -92,6 +97,13 @@ class PosteriorMixin(TakesGaps):
         from sklearn.metrics import accuracy_score
 
         marker = getattr(getattr(self, "estimator", None) or self, "unlabelled", None)
+        if isinstance(X, StoredTable):
+            table = checked_table(X, y, sample_weight)
+            return share_right_of_table(self, table, marker)
+        if not is_dask(X):
+            check_in_memory(X)
+        if y is None:
+            raise ValueError("y is missing: give the class of each row of X.")
         if is_dask(X):
             return share_right(self, X, y, sample_weight, marker)
         found = self.predict(X)

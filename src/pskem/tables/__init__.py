@@ -3,6 +3,7 @@
 from pskem.tables.base import *
 from pskem.tables.columns import *
 from pskem.tables.encoding import *
+from pskem.tables.places import *
 from pskem.tables.reading import *
 from pskem.tables.stored import *
 from pskem.tables.text import *

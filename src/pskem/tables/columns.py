@@ -22,9 +22,9 @@ __all__ = [
     "category_texts",
     "check_size",
     "check_weights",
+    "given_weights",
     "infer_columns",
     "labels_of",
-    "no_column",
     "odd_texts",
     "priors_of",
     "weights_of",
@@ -80,7 +80,7 @@ def infer_columns(
     check_unique("The table", known)
     for name in (*drop, *categorical):
         if name not in known:
-            raise no_column(name, "", known)
+            raise _no_column(name, "", known)
         if name == target:
             raise TableError(f"The column {name!r} holds the classes; it is no feature.")
     numbers: list[str] = []
@@ -186,7 +186,7 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
     """Labels of the rows that have a class, and a mask of these rows."""
     known = list(map(str, frame.columns))
     if target not in known:
-        raise no_column(target, " to take the classes from", known)
+        raise _no_column(target, " to take the classes from", known)
     column = frame[target]
     if str(column.dtype).startswith(NESTED):
         raise TableError(
@@ -215,13 +215,19 @@ def labels_of(frame: Any, target: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
 
 def weights_of(frame: Any, name: str) -> NDArray[np.floating[Any]]:
     """What each row counts, from a column of weights."""
-    known = list(map(str, frame.columns))
-    if name not in known:
-        raise no_column(name, " to take weights from", known)
-    weights = _numbers(frame[name]).to_numpy()
-    check_weights(name, weights)
+    weights = given_weights(frame, name)
     if not weights.any():
         raise TableError(f"All weights in the column {name!r} are 0; at least one row must count.")
+    return weights
+
+
+def given_weights(frame: Any, name: str) -> NDArray[np.floating[Any]]:
+    """What each of some rows counts, perhaps none of them."""
+    known = list(map(str, frame.columns))
+    if name not in known:
+        raise _no_column(name, " to take weights from", known)
+    weights = _numbers(frame[name]).to_numpy()
+    check_weights(name, weights)
     return weights
 
 
@@ -360,7 +366,7 @@ def _listing(names: list[str]) -> str:
     return f"The table has {len(names):,} column(s): {_some(names)}."
 
 
-def no_column(name: str, purpose: str, known: list[str]) -> TableError:
+def _no_column(name: str, purpose: str, known: list[str]) -> TableError:
     """The error that a column is not there, with one that is called much like it."""
     spelt = {other.casefold(): other for other in known}
     meant = [spelt[found] for found in get_close_matches(name.casefold(), spelt, n=1)]

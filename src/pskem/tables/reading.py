@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import glob
 import lzma
 import re
 from collections.abc import Collection, Iterator
@@ -132,6 +133,8 @@ def read_parts(
 def find_reader(source: str) -> Reader:
     """What reads a file, or stdin; an error if there is no such file, or none of a known kind."""
     suffix = ".csv" if source == "-" else suffix_of(source)
+    if glob.has_magic(source) and not Path(source).exists():
+        raise TableError(f"{source} stands for several files, and one is needed here; name it.")
     if source != "-" and not Path(source).exists():
         known = "" if suffix else f", and no data set of that name: {', '.join(NAMED)}"
         raise TableError(f"There is no file {source}{known}.")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import warnings
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 import numpy as np
 import pandas as pd
@@ -31,33 +27,22 @@ from pskem.tables.batches import (
     Stored,
     check_names,
     give_back,
-    is_remote,
-    open_parquet,
-    readable,
-    system_of,
 )
 from pskem.tables.columns import (
     Columns,
     category_texts,
     check_size,
     check_weights,
+    given_weights,
     infer_columns,
     labels_of,
-    no_column,
 )
-from pskem.tables.reading import (
-    PARQUET,
-    ROWS,
-    from_arrow,
-    is_named,
-    read_parts,
-    suffix_of,
-    without_options,
-)
+from pskem.tables.places import files_of, read_files
+from pskem.tables.reading import suffix_of
 from pskem.tables.spooling import spool, target_type
 from pskem.tables.text import COMPRESSED
 
-__all__ = ["FileTable", "is_remote", "open_table", "stored_size"]
+__all__ = ["FileTable", "open_table", "stored_size"]
 
 #: How many times larger a compressed text is, about.
 PACKED = 5
@@ -264,7 +249,7 @@ def open_table(
     >>> model.n_features_in_
     4
     """
-    paths = _paths(source)
+    paths = files_of(source)
     name = str(source) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     head = _head(paths, name, target, categorical)
     give_back()
@@ -272,8 +257,8 @@ def open_table(
         if weights == target:
             raise TableError(f"The column {target!r} holds the classes; it has no weights.")
         labels_of(head, target)
-    if weights is not None and weights not in head.columns:
-        raise no_column(weights, " to take weights from", list(map(str, head.columns)))
+    if weights is not None:
+        given_weights(head, weights)
     unused = drop if weights is None else (*drop, weights)
     columns = infer_columns(head, target, unused, categorical)
     scratch = None
@@ -300,75 +285,14 @@ def stored_size(path: str) -> int:
     return os.path.getsize(path) * (PACKED if packed else 1)
 
 
-def _paths(source: Any) -> list[str]:
-    """The files that are meant, in the order of their names."""
-    given = [source] if isinstance(source, str | os.PathLike) else list(source)
-    found: list[str] = []
-    for item in [str(os.fspath(path)) for path in given]:
-        if is_remote(item):
-            found += _remote(item)
-        elif os.path.isdir(item):
-            inside = sorted(str(path) for path in Path(item).iterdir())
-            inside = [path for path in inside if suffix_of(path) in PARQUET]
-            if not inside:
-                raise TableError(f"The folder {item} has no Parquet files.")
-            found += inside
-        elif glob.has_magic(item) and not os.path.exists(item):
-            matching = sorted(glob.glob(item))
-            if not matching:
-                raise TableError(f"No file is called {item}.")
-            found += matching
-        elif item == "-":
-            raise TableError("Standard input can be read once only; give a file.")
-        elif is_named(item):
-            raise TableError(f"{item} is the name of a data set; give a file.")
-        else:
-            found.append(item)
-    if not found:
-        raise TableError("There is no file to read: the list of files is empty.")
-    return found
-
-
-def _remote(address: str) -> list[str]:
-    """The addresses that one with wildcards, or that of a folder, stands for."""
-    from pyarrow import fs
-
-    place, options = without_options(address)
-    folder, _, name = place.rpartition("/")
-    with readable(address):
-        if not glob.has_magic(name):
-            system, inner = system_of(address)
-            if system.get_file_info(inner).is_file:
-                return [address]
-            folder, name = place.rstrip("/"), "*"
-        system, inner = system_of(folder + options)
-        infos = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
-    names = sorted(info.base_name for info in infos if info.is_file)
-    names = [one for one in names if fnmatch(one, unquote(name)) and suffix_of(one) in PARQUET]
-    if not names:
-        raise TableError(f"No Parquet file is called {address}.")
-    return [f"{folder}/{quote(one)}{options}" for one in names]
-
-
 def _head(paths: Sequence[str], name: str, target: str | None, categorical: Collection[str]) -> Any:
     """The first rows, as a data frame, of the first file that has some."""
+    verbatim = [] if target is None else [target]
     for path in paths:
         with suppress(NoRowsError):
-            return _first_rows(path, target, categorical)
+            _, head = next(read_files(path, verbatim=verbatim, text=categorical))
+            return head
     raise NoRowsError(f"{name} has no rows.")
-
-
-def _first_rows(path: str, target: str | None, categorical: Collection[str]) -> Any:
-    verbatim = [] if target is None else [target]
-    if not is_remote(path):
-        return next(iter(read_parts(path, verbatim=verbatim, text=categorical)))
-    if suffix_of(path) not in PARQUET:
-        raise TableError(f"{path} is not a Parquet file; of those that lie elsewhere, only these.")
-    with readable(path), open_parquet(path) as file:
-        for batch in file.iter_batches(batch_size=ROWS):
-            if batch.num_rows:
-                return from_arrow(batch, verbatim)
-    raise NoRowsError(f"{path} has no rows.")
 
 
 def _typed(path: str, footer: Footer, wanted: Sequence[str], numbers: Sequence[str]) -> bool:

@@ -26,6 +26,7 @@ from pskem.tables import (
     is_named,
     is_text,
     labels_of,
+    read_files,
     read_parts,
     unknown_allowed,
     unknown_categories,
@@ -205,7 +206,7 @@ class Predictor(NamedTuple):
         """Data frames of kept columns, the prediction and, if asked for, all probabilities.
 
         With ``caution`` some rows get no class, and a column says why. ``reading`` holds subset,
-        data_home and rows (of a part), as for :func:`pskem.tables.read_parts`.
+        data_home and rows (of a part), as for :func:`pskem.tables.read_files`.
         """
         made = [PREDICTION, *(f"p({name})" for name in self.classes if proba)]
         if caution is not None:
@@ -269,11 +270,14 @@ class Predictor(NamedTuple):
         target = TARGET if is_named(source) else target
         categorical = self.columns.categorical if self.columns is not None else []
         told: set[tuple[str, str]] = set()
-        for frame in read_parts(source, text=categorical, verbatim=verbatim, **reading):
+        for path, frame in read_files(source, text=categorical, verbatim=verbatim, **reading):
             # In features a text like NA still stands for a gap.
-            kept = [name for name in verbatim if name in frame.columns and is_text(source)]
+            kept = [name for name in verbatim if name in frame.columns and is_text(path)]
             gaps = {name: frame[name].mask(frame[name].isin(MISSING)) for name in kept}
-            X = self._features(frame.assign(**gaps), target)
+            try:
+                X = self._features(frame.assign(**gaps), target)
+            except TableError as error:
+                raise error if path == source else TableError(f"{path}: {error}") from None
             self._tell_unknown(X, told)
             yield frame, X
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,14 @@ from pskem.tables import (
     weights_of,
 )
 from pskem.training import MANY, Journal, merge_spreads
-from pskem.workflow.task import TABLE, Task, check_classes, is_labelled
+from pskem.workflow.task import (
+    TABLE,
+    Task,
+    check_classes,
+    check_number_of_classes,
+    is_labelled,
+    remarks_on_rows,
+)
 from pskem.workflow.training import Trained, known_labels, lots_of, measured_seed, train
 
 __all__ = ["StoredTask", "exceeds_memory", "train_stored"]
@@ -114,7 +121,10 @@ class StoredTask(NamedTuple):
             dict.fromkeys(table.used.categorical, object)
         )
         y = np.concatenate([frame.labels.each() for frame in frames])
-        y = known_labels(y) if is_labelled(y).all() else y
+        known = is_labelled(y)
+        n_without = table.n_rows - int(known.sum())
+        remarks = [*self.remarks, *remarks_on_rows(n_without, table.unlabelled)]
+        y = known_labels(y) if known.all() else y
         weights = None
         if table.weights is not None:
             given = np.concatenate([frame.weights for frame in frames])
@@ -124,7 +134,7 @@ class StoredTask(NamedTuple):
         target = str(table.target)
         check_classes(y, target)
         encoder = make_encoder(table.used, None, None, False, None)
-        return Task(table.source, X, y, target, table.used, encoder, self.remarks, weights)
+        return Task(table.source, X, y, target, table.used, encoder, remarks, weights)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -164,11 +174,13 @@ def train_stored(
         return train(few, classifier, validation_fraction, checkpoint)
     model = clone(classifier).set_params(categorical_features=None)
     seed = measured_seed(classifier.random_state)
-    kept, asked = (
-        Part(table, Side(validation_fraction, held_out, seed)) for held_out in (False, True)
-    )
-    spread = _spread(kept, classifier.n_jobs)
-    kept, asked = (replace(part, spread=spread) for part in (kept, asked))
+    sides = [Side(validation_fraction, held_out, seed) for held_out in (False, True)]
+    seen = _look(table, sides[0], classifier.n_jobs)
+    check_number_of_classes(len(seen.classes), str(table.target))
+    remarks = remarks_on_rows(table.n_rows - seen.n_labelled, table.unlabelled)
+    task = task._replace(remarks=[*task.remarks, *remarks])
+    spread = seen.spread
+    kept, asked = (Part(table, side, spread) for side in sides)
     model.fit(kept, checkpoint=checkpoint)
     found = measure_table(model, kept)
     validated = measure_table(model, asked) if validation_fraction else None
@@ -213,6 +225,15 @@ class Spread(NamedTuple):
     mean: FloatArray
     variance: FloatArray
 
+    @classmethod
+    def of(cls, X: FloatArray) -> Spread:
+        """Of numbers (n, M)."""
+        there = ~np.isnan(X)
+        n = there.sum(axis=0).astype(np.float64)
+        some = np.maximum(n, 1.0)
+        mean = np.where(there, X, 0.0).sum(axis=0) / some
+        return cls(n, mean, np.square(np.where(there, X - mean, 0.0)).sum(axis=0) / some)
+
     def merge(self, other: Spread) -> Spread:
         return Spread(*merge_spreads(*self, *other))
 
@@ -227,20 +248,35 @@ class Spread(NamedTuple):
         return frame._replace(X=scaled)
 
 
-def _measured(n_numbers: int, frame: Frame) -> Spread:
-    X = frame.X.iloc[:, :n_numbers].to_numpy() if hasattr(frame.X, "iloc") else frame.X
-    there = ~np.isnan(X)
-    n = there.sum(axis=0).astype(np.float64)
-    some = np.maximum(n, 1.0)
-    mean = np.where(there, X, 0.0).sum(axis=0) / some
-    return Spread(n, mean, np.square(np.where(there, X - mean, 0.0)).sum(axis=0) / some)
+class Seen(NamedTuple):
+    """What is known of a table before it is trained on.
+
+    n_labelled : rows with a class
+    classes : which there are, as far as two of them
+    spread : of the rows that are trained on
+    """
+
+    n_labelled: int
+    classes: frozenset[Any]
+    spread: Spread
+
+    def merge(self, other: Seen) -> Seen:
+        classes = self.classes if len(self.classes) > 1 else self.classes | other.classes
+        n_labelled = self.n_labelled + other.n_labelled
+        return Seen(n_labelled, classes, self.spread.merge(other.spread))
 
 
-def _spread(part: Part, n_jobs: int | None) -> Spread:
-    """Of the numbers of some rows of a table."""
+def _seen(n_numbers: int, kept: Side, frame: Frame) -> Seen:
+    known = frame.labels.codes[frame.labels.codes >= 0]
+    classes = frozenset(frame.labels.values[np.unique(known)[:2]].tolist())
+    X = (kept(frame) if kept.fraction else frame).X
+    numbers = X.iloc[:, :n_numbers].to_numpy() if hasattr(X, "iloc") else X
+    return Seen(len(known), classes, Spread.of(numbers))
+
+
+def _look(table: FileTable, kept: Side, n_jobs: int | None) -> Seen:
     with workers(n_jobs) as parallel_map:
-        measured = partial(_measured, len(part.table.used.numeric))
-        return part.pieces.fold(measured, parallel_map)
+        return table.pieces.fold(partial(_seen, len(table.used.numeric), kept), parallel_map)
 
 
 @dataclass(frozen=True, eq=False)

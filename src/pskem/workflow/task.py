@@ -23,7 +23,14 @@ from pskem.tables import (
     weights_of,
 )
 
-__all__ = ["TABLE", "Task", "check_classes", "is_labelled"]
+__all__ = [
+    "TABLE",
+    "Task",
+    "check_classes",
+    "check_number_of_classes",
+    "is_labelled",
+    "remarks_on_rows",
+]
 
 #: Where a model file says what table it is for.
 TABLE = "table"
@@ -112,11 +119,7 @@ class Task(NamedTuple):
                     f"Column {name!r} is taken for categories, though most of it is numbers: it"
                     f" holds {', '.join(map(repr, slips[:3]))} in more than a tenth of the rows."
                 )
-        if unlabelled and present.all():
-            remarks.append("All rows have a class, so --unlabelled changes nothing.")
-        if not present.all():
-            fate = "are there to learn from" if unlabelled else "are left out"
-            remarks.append(f"{int((~present).sum()):,} row(s) without a class {fate}.")
+        remarks += remarks_on_rows(int((~present).sum()), unlabelled)
         gaps = int(X[columns.numeric].isna().to_numpy().sum())
         if gaps and (pca is not None or ica):
             remarks.append(
@@ -148,15 +151,28 @@ class Task(NamedTuple):
         return {TABLE: {"source": self.source, "target": self.target, **self.columns._asdict()}}
 
 
+def remarks_on_rows(n_without: int, unlabelled: bool) -> list[str]:
+    """What happens to so many rows without a class, if their owner should know."""
+    if n_without:
+        fate = "are there to learn from" if unlabelled else "are left out"
+        return [f"{n_without:,} row(s) without a class {fate}."]
+    return ["All rows have a class, so --unlabelled changes nothing."] if unlabelled else []
+
+
+def check_number_of_classes(n: int, target: str) -> None:
+    """Refuse a column that tells nothing apart."""
+    if n < 2:
+        raise TableError(
+            f"The column {target!r} holds {'one class only' if n else 'no class'}; a classifier"
+            " needs two at least."
+        )
+
+
 def check_classes(y: NDArray[Any], target: str) -> None:
     """Refuse labels of a column from which nothing can be learnt."""
     known = y[is_labelled(y)]
     classes, counts = np.unique(known.astype(str), return_counts=True)
-    if len(classes) < 2:
-        raise TableError(
-            f"The column {target!r} holds {'one class only' if len(known) else 'no class'}; a"
-            " classifier needs two at least."
-        )
+    check_number_of_classes(len(classes), target)
     alone = len(known) == len(y)  # otherwise other rows say what the class is like
     if alone and counts.min() < SMALLEST_CLASS:
         rare = [str(name) for name in classes[counts < SMALLEST_CLASS]]

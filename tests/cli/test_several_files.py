@@ -1,0 +1,101 @@
+"""Folders, names with wildcards and addresses, in the place of one file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+
+from pskem.cli.app import run
+
+pytestmark = pytest.mark.plumbing
+
+
+@pytest.fixture
+def iris(tmp_path, monkeypatch):
+    """A model, a whole table, and the table in two kinds of files in folders of their own."""
+    monkeypatch.chdir(tmp_path)
+    frame = load_iris(as_frame=True).frame.rename(columns={"target": "kind"})
+    frame["kind"] = frame["kind"].map({0: "setosa", 1: "versicolor", 2: "NA"})
+    frame["row"] = np.arange(len(frame))
+    frame.to_csv("whole.csv", index=False)
+    for name in ("texts", "columns"):
+        Path(name).mkdir()
+    for i, rows in enumerate(np.array_split(np.arange(len(frame)), 3)):
+        frame.iloc[rows].to_csv(f"texts/{i}.csv", index=False)
+        frame.iloc[rows].to_parquet(f"columns/{i}.parquet", index=False)
+    frame.iloc[:0].to_csv("texts/0none.csv", index=False)  # a part may have no rows
+    fit = ["fit", "whole.csv", "-t", "kind", "-o", "iris.pskem", "-k", "3", "--drop", "row"]
+    assert run([*fit, "--quiet"]) == 0
+    return frame
+
+
+@pytest.mark.parametrize("source", ["texts/*.csv", "columns", "columns/*.parquet", "file"])
+def test_files_are_answered_about_as_one_table(iris, capsys, source):
+    if source == "file":
+        source = f"file://{Path('columns').resolve()}/*.parquet"
+    assert run(["predict", "iris.pskem", "whole.csv", "--proba", "--keep", "row"]) == 0
+    expected = capsys.readouterr().out
+    assert run(["predict", "iris.pskem", source, "--proba", "--keep", "row"]) == 0
+    assert capsys.readouterr().out == expected
+    judged = []
+    for data in ("whole.csv", source):
+        capsys.readouterr()
+        assert run(["evaluate", "iris.pskem", data, "--json"]) == 0
+        judged.append(json.loads(capsys.readouterr().out))
+    assert judged[0] == judged[1]
+    assert judged[0]["n_samples"] == len(iris)
+
+
+def test_priors_are_estimated_from_all_files(iris, capsys):
+    said = []
+    for data in ("whole.csv", "texts/*.csv"):
+        assert run(["predict", "iris.pskem", data, "--priors", "estimate", "-o", "l.csv"]) == 0
+        said.append(capsys.readouterr().err)
+    assert "Estimated priors: " in said[0]
+    assert said[0] == said[1]
+
+
+def test_what_is_wrong_is_said_of_the_file(iris, capsys):
+    iris.drop(columns="petal width (cm)").to_csv("texts/3.csv", index=False)
+    assert run(["predict", "iris.pskem", "texts/*.csv", "-o", "labels.csv"]) == 1
+    err = capsys.readouterr().err
+    assert "texts/3.csv: The table lacks 1 column(s)" in err
+    assert not Path("labels.csv").exists()
+
+
+def test_what_is_read_is_not_written(iris, capsys):
+    place = "texts/labels.csv"
+    assert run(["predict", "iris.pskem", "texts/*.csv", "-o", place, "--keep", "row"]) == 0
+    assert run(["predict", "iris.pskem", "texts/*.csv", "-o", place]) == 2
+    assert f"{place} is read and cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["predict", "iris.pskem", "none-*.csv"], "No file is called none-*.csv."),
+        (["predict", "iris.pskem", "texts"], "The folder texts has no Parquet files."),
+        (["evaluate", "iris.pskem", "texts/0n*.csv"], "texts/0n*.csv has no rows."),
+        (["evaluate", "iris.pskem", "texts/*", "--subset", "test"], "has no subsets"),
+        (["fit", "columns"], "Which column holds the classes?"),
+        (["tune", "texts/*.csv", "-t", "kind"], "stands for several files, and one is needed"),
+    ],
+)
+def test_wrong_names(iris, capsys, arguments, said):
+    assert run(arguments) in (1, 2)
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_one_class_is_refused_wherever_rows_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((21_000, 2))
+    pd.DataFrame(X, columns=list("ab")).assign(kind="only").to_parquet("one.parquet")
+    for how in ("--in-memory", "--out-of-core"):
+        assert run(["fit", "one.parquet", "-t", "kind", how]) == 1
+        assert "The column 'kind' holds one class only" in capsys.readouterr().err
+    assert not Path("one.pskem").exists()
