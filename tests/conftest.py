@@ -154,10 +154,14 @@ def many():
 @pytest.fixture(scope="module")
 def machines():
     """A cluster that the tests share; it takes seconds to start one."""
-    from clustered import distributed
+    from clustered import dask, distributed
+    from pskem.cli.cluster import FAITHFUL
 
     options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "processes": True}
-    with distributed.LocalCluster(n_workers=1, silence_logs=CRITICAL, **options) as made:
+    with (
+        dask.config.set(FAITHFUL),  # workers that a test has killed come back
+        distributed.LocalCluster(n_workers=1, silence_logs=CRITICAL, **options) as made,
+    ):
         client = distributed.Client(made, set_as_default=False)
         yield made, client
         client.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ ARITY = 8
 #: Seconds after which it is looked whether the scheduler is still there, for which it may be
 #: silent, and for which a client whose connection broke may try to come back. A minute at most.
 MOMENT, PATIENCE, RETURN = 5.0, 40.0, 10.0
+#: So many moments without a worker are said.
+DESERTED = 3
 #: What the message of every cluster that fails ends with.
 SAVED = "What was saved before is as it was"
 
@@ -207,14 +210,22 @@ def _awaited(future: Any, client: Any, place: str) -> Any:
     """The result of a future, while its scheduler answers."""
     from distributed import TimeoutError as TooLong
 
-    silent = 0.0
+    silent, deserted = 0.0, 0
     while silent < PATIENCE:
         try:
             return future.result(timeout=MOMENT)
         except TooLong:
             if future.status == "error":
                 raise
-            silent = 0.0 if _is_there(client) else silent + 2.0 * MOMENT
+            n_workers = _ask_workers(client)
+            silent = silent + 2.0 * MOMENT if n_workers is None else 0.0
+            deserted = deserted + 1 if n_workers == 0 else 0
+            if deserted == DESERTED:
+                warnings.warn(
+                    f"The Dask cluster{place} has no workers; the training waits for one.",
+                    UserWarning,
+                    stacklevel=2,
+                )
     raise _gone(place)
 
 
@@ -261,18 +272,18 @@ def _is_back(client: Any) -> bool:
     deadline = time.monotonic() + RETURN
     while client.status == "connecting" and time.monotonic() < deadline:
         time.sleep(0.1)
-    return _is_there(client)
+    return _ask_workers(client) is not None
 
 
-def _is_there(client: Any) -> bool:
-    """Whether the scheduler of a client answers."""
+def _ask_workers(client: Any) -> int | None:
+    """How many workers the scheduler of a client has; None if it does not answer."""
     if client.status != "running":
-        return False
+        return None
     try:
-        client.sync(client.scheduler.identity, callback_timeout=MOMENT)
+        about = client.sync(client.scheduler.identity, callback_timeout=MOMENT)
     except Exception:  # whatever it is, there is no answer
-        return False
-    return True
+        return None
+    return len(about["workers"])
 
 
 def task_name(function: Any) -> str:

@@ -128,6 +128,20 @@ def test_a_worker_may_come_late_and_takes_its_share(many, cluster, tmp_path):
     assert distance(expected, model) == 0.0
 
 
+def test_a_cluster_without_workers_is_said_and_waited_for(many, cluster, monkeypatch):
+    monkeypatch.setattr(clusters, "MOMENT", 0.5)
+    expected = classifier().fit(*chunked(*many))
+    said = "has no workers; the training waits for one"
+    with cluster(0) as (made, client):
+        late = threading.Timer(4.0, resize, (made, client, 1))
+        late.start()
+        with pytest.warns(UserWarning, match=said) as told:
+            model = classifier().fit(*chunked(*many))
+        late.join()
+    assert len([each for each in told if said in str(each.message)]) == 1
+    assert distance(expected, model) == 0.0
+
+
 def parquet(folder, X, y, n_files=6):
     """A table of files."""
     from pskem import open_table

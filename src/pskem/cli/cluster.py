@@ -17,6 +17,10 @@ PATIENCE = 20
 #: Characters of what Dask says of an address.
 LONGEST_REASON = 120
 
+#: A worker that dies is started again by itself. A cluster that waits for it only for a while may
+#: give it up meanwhile, and has one less for good.
+FAITHFUL = {"distributed.deploy.lost-worker-timeout": "365 days"}
+
 cluster_options = (
     click.option(
         "--scheduler",
@@ -68,7 +72,7 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
             raise click.ClickException(
                 f"There is no Dask scheduler at {scheduler}: {_reason(error)}"
             ) from None
-        found = len(client.scheduler_info(n_workers=-1)["workers"])
+        found = len(client.nthreads())
         if not found:
             raise click.ClickException(f"The Dask cluster at {scheduler} has no workers.")
         remark(f"{found} worker(s); dashboard: {client.dashboard_link}", quiet)
@@ -83,6 +87,7 @@ def _reason(error: Exception) -> str:
 @contextmanager
 def _local(n_workers: int | None) -> Iterator[Any]:
     """A cluster of processes of this machine, and a folder that is removed after it."""
+    import dask
     from distributed import LocalCluster
 
     from pskem.files import Scratch
@@ -97,7 +102,7 @@ def _local(n_workers: int | None) -> Iterator[Any]:
             local_directory=str(scratch.folder),
             silence_logs=logging.CRITICAL,
         )
-    with made:
+    with made, dask.config.set(FAITHFUL):
         yield made
 
 

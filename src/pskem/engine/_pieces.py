@@ -20,7 +20,15 @@ from pskem.engine._parallel import Chain, Mapper, steps_of
 from pskem.engine._sources import Additive
 from pskem.structures import FloatArray
 
-__all__ = ["ArrayPieces", "Mapped", "Piece", "Pieces", "fold_stream", "rows_at_a_time"]
+__all__ = [
+    "ArrayPieces",
+    "Mapped",
+    "Piece",
+    "Pieces",
+    "fold_stream",
+    "rows_at_a_time",
+    "sum_of_squares",
+]
 
 #: Numbers of a piece, and the fewest and the most rows that it has.
 NUMBERS = 3 * 2**17
@@ -63,6 +71,15 @@ class Pieces(Protocol):
 def rows_at_a_time(n_columns: int) -> int:
     """Rows of a piece of so many columns."""
     return int(np.clip(NUMBERS // max(1, n_columns), FEWEST_ROWS, MOST_ROWS))
+
+
+def sum_of_squares(X: FloatArray) -> float:
+    """Of all numbers of an array: a quick look at what is in it.
+
+    It is NaN exactly if one is, and finite only if all are. Infinity may also mean huge numbers.
+    """
+    flat = X.ravel(order="K")
+    return float(np.dot(flat, flat))
 
 
 def fold_stream(function: Callable[[Any], T], items: Iterable[Any], parallel_map: Mapper) -> T:

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from pskem.checks import numbers
-from pskem.engine import ArrayPieces, Mapped, Piece, Pieces, workers
+from pskem.engine import ArrayPieces, Mapped, Piece, Pieces, sum_of_squares, workers
 from pskem.estimators._columns import (
     ColumnCode,
     check_number,
@@ -233,9 +233,7 @@ class Reader:
             features = self.code.encode(X)
         else:
             features = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            suspicious = not np.isfinite(features.sum())
-        if suspicious and np.isinf(features).any():
+        if not np.isfinite(sum_of_squares(features)) and np.isinf(features).any():
             row, column = (int(place[0]) for place in np.nonzero(np.isinf(features)))
             name = column if self.names is None else repr(str(self.names[column]))
             raise ValueError(

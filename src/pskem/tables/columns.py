@@ -17,6 +17,7 @@ from pskem.tables.base import TableError, check_unique, repeated
 from pskem.tables.text import MISSING
 
 __all__ = [
+    "LARGEST",
     "Columns",
     "align",
     "category_texts",

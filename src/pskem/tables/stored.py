@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pskem.engine import Mapped, Pieces
+from pskem.engine import Mapped, Pieces, sum_of_squares
 from pskem.estimators import Frame, Labels
 from pskem.files import Scratch
 from pskem.structures import FloatArray
@@ -29,6 +29,7 @@ from pskem.tables.batches import (
     give_back,
 )
 from pskem.tables.columns import (
+    LARGEST,
     Columns,
     category_texts,
     check_size,
@@ -133,7 +134,7 @@ def _framed(
 
 def _check_values(X: FloatArray, names: Sequence[str]) -> None:
     """Refuse numbers (M, n) that are too large; infinite ones become NaN, in place."""
-    if not X.size:
+    if sum_of_squares(X) <= LARGEST**2:
         return
     largest = np.fmax(np.fmax.reduce(X, axis=1), -np.fmin.reduce(X, axis=1))
     if np.isinf(largest).any():

@@ -25,6 +25,7 @@ from pskem.engine import (
     joint_patterns,
     pattern_keys,
     standardise,
+    sum_of_squares,
 )
 from pskem.model import Reading
 from pskem.structures import FloatArray
@@ -88,7 +89,7 @@ class Arrangement:
         labels, n_classes = self._classes(piece.labels)
         X, blocks = read_blocks(self.blocks, self.readings, piece.X)
         keys = [labels[places].astype(np.min_scalar_type(n_classes))]  # few bits are sorted quickly
-        if np.isnan(X).any():
+        if np.isnan(sum_of_squares(X)):
             keys = [*pattern_keys(X.T)[:, places], *keys]
         order = places[np.lexsort(keys)]
         bounds = np.searchsorted(labels[order], np.arange(n_classes + 1)).astype(np.intp)
