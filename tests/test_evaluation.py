@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from pskem.evaluation import BINS, calibration_error, evaluate
+from pskem.evaluation import BINS, Tally, calibration_error, evaluate
 
 
 @pytest.fixture
@@ -35,6 +35,17 @@ def test_figures_are_scikit_learns(judged):
         assert scores.recall == pytest.approx(expected["recall"])
         assert scores.f1 == pytest.approx(expected["f1-score"])
         assert scores.support == expected["support"]
+
+
+def test_parts_add_up(judged):
+    labels, proba = judged
+    whole, total = evaluate(labels, proba, list("abcd")), Tally.empty(4)
+    for rows in np.split(np.arange(500), [0, 1, 200, 200]):
+        total = total.merge(Tally.of(labels[rows], proba[rows]))
+    found = total.evaluation(list("abcd"))
+    for name in ("accuracy", "log_loss", "brier", "calibration_error", "balanced_accuracy"):
+        assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=1e-12)
+    np.testing.assert_array_equal(found.confusion, whole.confusion)
 
 
 def test_classes_that_do_not_occur_count_for_nothing():

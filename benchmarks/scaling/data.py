@@ -17,7 +17,7 @@ __all__ = ["forget", "parquet_files", "place", "rows_of"]
 #: Rows that are made at a time; the same whatever is written.
 STEP = 2**17
 #: Rows of a Parquet file.
-ROWS_OF_FILE = 2**20
+ROWS_OF_FILE = 2**19
 TARGET = "y"
 
 
@@ -73,21 +73,18 @@ def _columns(rows: NDArray[Any], y: NDArray[Any]) -> Any:
 
 
 def _write_parquet(folder: Path, N: int, M: int, L: int) -> None:
-    """As pyarrow writes them if nothing is said, some row groups to a file."""
+    """As pyarrow writes a table if nothing is said: one row group to a file of so many rows."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    writer = None
+    waiting = []
     for low, rows, y in _parts(N, M, L):
-        table = _columns(rows, y)
-        if low % ROWS_OF_FILE == 0:
-            if writer is not None:
-                writer.close()
+        waiting.append(_columns(rows, y))
+        end = low + len(y)
+        if end % ROWS_OF_FILE == 0 or end == N:
             name = f"part-{low // ROWS_OF_FILE:04}.parquet"
-            writer = pq.ParquetWriter(folder / name, table.schema)
-        assert writer is not None
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
+            pq.write_table(pa.concat_tables(waiting), folder / name)
+            waiting = []
 
 
 def _write_arrow(folder: Path, N: int, M: int, L: int) -> None:

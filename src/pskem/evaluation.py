@@ -53,40 +53,88 @@ class Evaluation(NamedTuple):
         }
 
 
+class Tally(NamedTuple):
+    """Sums over predictions, from which all metrics follow.
+
+    confusion : (L, L), samples by true class (rows) and predicted class (columns)
+    log_loss, brier : sums over the samples
+    gaps : (BINS,), sums of right - confidence over the samples of each bin of confidence
+    """
+
+    confusion: NDArray[np.intp]
+    log_loss: float
+    brier: float
+    gaps: FloatArray
+
+    @classmethod
+    def of(cls, labels: NDArray[np.intp], proba: FloatArray) -> Tally:
+        """Of probabilities (n, L) and labels (n,), which are places of classes."""
+        n, L = proba.shape
+        predicted = proba.argmax(axis=1)
+        own = proba[np.arange(n), labels]
+        least = np.finfo(proba.dtype).eps  # a probability of 0 is taken for this
+        confidence = proba.max(axis=1)
+        bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+        return cls(
+            np.bincount(labels * L + predicted, minlength=L * L).reshape(L, L),
+            float(-np.log(np.clip(own, least, 1.0)).sum(dtype=np.float64)),
+            float(np.square(proba - np.eye(L)[labels]).sum(dtype=np.float64)),
+            np.bincount(bins, (predicted == labels) - confidence, BINS).astype(np.float64),
+        )
+
+    @classmethod
+    def empty(cls, n_classes: int) -> Tally:
+        """Of no samples."""
+        return cls(np.zeros((n_classes, n_classes), dtype=np.intp), 0.0, 0.0, np.zeros(BINS))
+
+    def merge(self, other: Tally) -> Tally:
+        return Tally(
+            self.confusion + other.confusion,
+            self.log_loss + other.log_loss,
+            self.brier + other.brier,
+            self.gaps + other.gaps,
+        )
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.confusion.sum())
+
+    @property
+    def calibration_error(self) -> float:
+        """Expected calibration error: mean of |accuracy - confidence| over bins of confidence.
+
+        Guo, Pleiss, Sun & Weinberger (2017). The confidence is the largest probability of a sample;
+        the bins have equal width.
+        """
+        return float(np.abs(self.gaps).sum() / self.n_samples)
+
+    def evaluation(self, names: list[str]) -> Evaluation:
+        """All metrics, with the names of the classes."""
+        n, right = self.n_samples, np.diag(self.confusion)
+        support, named = self.confusion.sum(axis=1), self.confusion.sum(axis=0)
+        recall, precision = right / np.maximum(support, 1), right / np.maximum(named, 1)
+        f1 = 2.0 * right / np.maximum(support + named, 1)
+        columns = zip(names, precision, recall, f1, support, strict=True)
+        return Evaluation(
+            n_samples=n,
+            accuracy=float(right.sum() / n),
+            balanced_accuracy=float(recall[support > 0].mean()),
+            log_loss=self.log_loss / n,
+            brier=self.brier / n,
+            calibration_error=self.calibration_error,
+            confusion=self.confusion,
+            classes=[
+                ClassScores(name, float(p), float(r), float(f), int(k))
+                for name, p, r, f, k in columns
+            ],
+        )
+
+
 def evaluate(labels: NDArray[np.intp], proba: FloatArray, names: list[str]) -> Evaluation:
     """Evaluate probabilities (n, L) against labels (n,), which are indices into ``names``."""
-    from sklearn import metrics
-
-    L = proba.shape[1]
-    predicted = proba.argmax(axis=1)
-    positions = np.arange(L)
-    columns = metrics.precision_recall_fscore_support(
-        labels, predicted, labels=positions, zero_division=0.0
-    )
-    _, recall, _, support = columns
-    return Evaluation(
-        n_samples=len(labels),
-        accuracy=float(np.mean(predicted == labels)),
-        balanced_accuracy=float(recall[support > 0].mean()),
-        log_loss=float(metrics.log_loss(labels, proba, labels=positions)),
-        brier=float(np.square(proba - np.eye(L)[labels]).sum(axis=1).mean()),
-        calibration_error=calibration_error(labels, proba),
-        confusion=metrics.confusion_matrix(labels, predicted, labels=positions),
-        classes=[
-            ClassScores(name, float(p), float(r), float(f), int(n))
-            for name, p, r, f, n in zip(names, *columns, strict=True)
-        ],
-    )
+    return Tally.of(labels, proba).evaluation(names)
 
 
 def calibration_error(labels: NDArray[np.intp], proba: FloatArray) -> float:
-    """Expected calibration error: mean of |accuracy - confidence| over bins of confidence.
-
-    Guo, Pleiss, Sun & Weinberger (2017). The confidence is the largest probability of a sample; the
-    bins have equal width.
-    """
-    confidence = proba.max(axis=1)
-    right = proba.argmax(axis=1) == labels
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(bins, weights=right - confidence, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(labels))
+    """Expected calibration error of the predicted classes, over bins of confidence."""
+    return Tally.of(labels, proba).calibration_error

@@ -51,7 +51,7 @@ def started(arguments):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_is_killed_ends_with_the_same_model(name):
+def test_a_command_that_is_killed_ends_with_the_same_model(name, capsys):
     command = [*COMMANDS[name], "--checkpoint", "run.checkpoint", "--n-jobs", "1"]
     start = time.monotonic()
     assert run([*command, "-o", "undisturbed.pskem"]) == 0
@@ -62,10 +62,15 @@ def test_a_command_that_is_killed_ends_with_the_same_model(name):
     process = started([*command, "-o", "killed.pskem"])
     while not os.path.exists("run.checkpoint") and time.monotonic() < deadline:
         time.sleep(0.01)
-    time.sleep(rng.uniform(0.0, 0.7 * whole))
+    time.sleep(rng.uniform(0.0, 0.5 * whole))
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    if process.returncode == -signal.SIGKILL:  # and not done before that
+        assert os.path.exists("run.checkpoint")
+        assert not os.path.exists("killed.pskem")
     assert run([*command, "-o", "killed.pskem"]) == 0
+    resumed = "The training goes on from run.checkpoint." in capsys.readouterr().err
+    assert resumed == (process.returncode == -signal.SIGKILL)
     assert not os.path.exists("run.checkpoint")
     one, two = (load(f"{name}.pskem") for name in ("undisturbed", "killed"))
     frame = pd.read_parquet("large.parquet").drop(columns="kind")

@@ -119,6 +119,51 @@ def test_rows_without_a_class_are_left_out_unless_they_are_asked_for(frame, caps
     assert both["n_train"] + both["n_validation"] == N
 
 
+@pytest.mark.parametrize("unlabelled", [False, True])
+def test_rows_of_weight_zero_are_as_if_they_were_not_there(frame, capsys, unlabelled):
+    """Neither the scale of the numbers nor any count knows them, and their class is none."""
+    options = ["--out-of-core", "--drop", "row"]
+    if unlabelled:
+        frame.loc[::3, "kind"] = None
+        options += ["--unlabelled", "--unlabelled-weight", "1"]
+    counted = frame.assign(count=1 + np.arange(N) % 2)
+    counted.to_parquet("plain.parquet")
+    absurd = counted.head(700).assign(count=0, a=1e6, b=-1e6, kind="weed")
+    mixed = pd.concat([absurd, counted, absurd], ignore_index=True)
+    mixed.sample(frac=1.0, random_state=0).to_parquet("mixed.parquet")
+    options += ["--weights", "count"]
+    plain, _ = fitted(capsys, "plain.parquet", *options)
+    found, _ = fitted(capsys, "mixed.parquet", *options)
+    other = {"seconds", "model"}
+    for key in plain.keys() - other:
+        close = isinstance(plain[key], float)
+        assert found[key] == (pytest.approx(plain[key], abs=1e-9) if close else plain[key]), key
+    X = frame.drop(columns=["kind", "row"])
+    one, two = (load(f"{name}.pskem").predict_proba(X) for name in ("plain", "mixed"))
+    np.testing.assert_allclose(one, two, atol=1e-9)
+
+
+def test_rows_that_are_left_out_need_no_weight(frame, capsys):
+    frame.loc[::3, "kind"] = None
+    frame.assign(count=np.where(frame["kind"].isna(), np.nan, 1.0)).to_parquet("table.parquet")
+    options = ["--weights", "count", "--out-of-core"]
+    found, _ = fitted(capsys, "table.parquet", *options)
+    assert found["n_train"] + found["n_validation"] == frame["kind"].notna().sum()
+    assert run(["fit", "table.parquet", "-t", "kind", "--unlabelled", *options]) == 1
+    assert "without a weight" in capsys.readouterr().err
+
+
+def test_a_class_of_a_single_row_is_refused_as_in_memory(frame, capsys):
+    frame.loc[9, "kind"] = "weed"
+    frame.to_parquet("table.parquet")
+    said = []
+    for how in ("--in-memory", "--out-of-core"):
+        assert run(["fit", "table.parquet", "-t", "kind", how]) == 1
+        said.append(capsys.readouterr().err.splitlines()[-1])
+    assert "1 class(es) with a single row: weed" in said[0]
+    assert said[0] == said[1]
+
+
 def test_early_stopping_holds_rows_of_its_own_out(frame, capsys):
     frame.to_parquet("table.parquet")
     made, _ = fitted(capsys, "table.parquet", "--out-of-core", "--early-stopping")
@@ -205,6 +250,38 @@ def test_clusters_that_cannot_be_are_refused(frame, capsys, monkeypatch, argumen
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
+
+
+def test_a_cluster_that_fails_is_said_like_a_file_that_does(frame, capsys, monkeypatch):
+    from pskem import ClusterError
+
+    def fail(*given):
+        raise ClusterError("The Dask scheduler is gone.")
+
+    frame.to_parquet("table.parquet")
+    monkeypatch.setattr("pskem.workflow.stored.measure_table", fail)
+    assert run(["fit", "table.parquet", "-t", "kind", "--out-of-core", "--max-iter", "2"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "Error: The Dask scheduler is gone."
+
+
+def test_a_worker_that_dies_comes_back_however_long_that_takes(frame, capsys, monkeypatch):
+    """A cluster gives it up after a while otherwise, and a fit would wait for good."""
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    dask = pytest.importorskip("dask")
+    asked = []
+
+    def train(*given, **more):
+        asked.append(dask.config.get("distributed.deploy.lost-worker-timeout"))
+        with distributed.default_client() as client:
+            assert len(client.nthreads()) == 1
+        raise ValueError("enough")
+
+    before = dask.config.get("distributed.deploy.lost-worker-timeout")
+    monkeypatch.setattr("pskem.workflow.train_stored", train)
+    frame.to_parquet("table.parquet")
+    assert run(["fit", "table.parquet", "-t", "kind", "--workers", "1"]) == 1
+    assert asked == ["365 days"]
+    assert dask.config.get("distributed.deploy.lost-worker-timeout") == before
 
 
 def test_workers_may_run_in_another_folder(frame, capsys, tmp_path):

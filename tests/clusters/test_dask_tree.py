@@ -166,7 +166,7 @@ def test_the_dashboard_has_names_for_all_and_the_terminal_a_bar(
         before = counted(client)
         classifier().fit(*chunked(X, y)).predict_proba(chunked(X, y)[0]).compute()
         more = set(new_tasks(client, before))
-    expected = {"pskem-count", "pskem-survey", "pskem-pass-ownclass", "pskem-pass-Contrast"}
+    expected = {"pskem-take-census", "pskem-survey", "pskem-pass-ownclass", "pskem-pass-Contrast"}
     assert names >= expected | {"pskem-model"}
     assert more >= expected | {"pskem-rows", "pskem-merge"}
     assert any("pskem-predict-proba" in name for name in more), "perhaps fused with others"

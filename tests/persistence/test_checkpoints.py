@@ -198,6 +198,42 @@ def test_a_search_that_is_killed_at_any_moment_ends_with_the_same_bits(tmp_path,
     assert killing.hits("discriminative") >= 5
 
 
+def test_a_search_does_not_repeat_its_trials(tmp_path, eager):
+    load_iris(as_frame=True).frame.to_csv(tmp_path / "table.csv", index=False)
+    task, place = Task.read(str(tmp_path / "table.csv"), "target"), tmp_path / "run"
+    model = SharedKernelClassifier(covariance_type="full", random_state=0, max_iter=5)
+    begun = []
+
+    def search(most):
+        """Until so many trials have been made; the fits that this took."""
+        made = []
+
+        def observe(trial, done, left):
+            if done == most:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            fit = SharedKernelClassifier.fit
+            patch.setattr(
+                SharedKernelClassifier, "fit", lambda *a, **b: made.append(a) or fit(*a, **b)
+            )
+            try:
+                return tune(task, model, 2, 1e6, observe, Checkpoint(place)).trials
+            except KeyboardInterrupt:
+                return None
+            finally:
+                begun.append(len(made))
+
+    assert search(4) is None
+    resumed = search(10**6)
+    n_first, n_rest = begun
+    place.unlink()
+    whole = search(10**6)
+    assert n_first > 0
+    assert n_first + n_rest == begun[-1]
+    assert [trial.candidate for trial in resumed] == [trial.candidate for trial in whole]
+
+
 @needs_fork
 @in_threads
 def test_a_stream_that_is_killed_at_any_moment_ends_with_the_same_bits(many, tmp_path):

@@ -519,7 +519,7 @@ def test_a_target_of_measurements_is_refused_at_the_first_piece(frame, tmp_path)
     assert str(pieces.value) == str(memory.value)
     frames = [stored.Frame(X[:9], stored.Labels.of(X[:9, 0]))]
     with pytest.raises(ValueError, match="Unknown label type"):
-        stored._count(np.empty(0, dtype=int), None, frames[0])
+        stored.take_census(np.empty(0, dtype=int), None, frames[0])
 
 
 def test_a_number_of_each_row_is_no_class(frame, tmp_path, monkeypatch):
@@ -620,6 +620,30 @@ def test_accuracy_on_a_table_is_that_on_its_rows(frame, tmp_path, kind):
         model.score(path)
     with pytest.raises(ValueError, match="y is missing"):
         model.score(features)
+
+
+def test_classes_of_another_kind_are_no_wrong_answers(frame, tmp_path):
+    """In files they may be texts, where they are truth values in memory."""
+    y = frame["kind"] == "rose"
+    model = classifier().fit(frame[list("abcd")].head(600), y.head(600))
+    features = frame[[*"abcd"]]
+    path = write(features.assign(kind=y.astype(str)), "parquet", tmp_path)
+    with pytest.raises(ValueError, match=r"such as '(True|False)', and the model knows such as"):
+        model.score(open_table(path, "kind"))
+    whole = y.astype(int)
+    model = classifier().fit(features.head(600), whole.head(600))
+    path = write(features.assign(kind=whole), "parquet", tmp_path)
+    assert model.score(open_table(path, "kind")) == pytest.approx(model.score(features, whole))
+
+
+def test_files_are_read_in_the_order_of_their_numbers(tmp_path):
+    from pskem.tables.places import files_of
+
+    for i in (10, 9, 2, 1, 100):
+        (tmp_path / f"part.{i}.parquet").touch()
+    for source in (tmp_path, tmp_path / "*.parquet", f"file://{tmp_path}"):
+        found = [path.rpartition("/")[2] for path in files_of(source)]
+        assert found == [f"part.{i}.parquet" for i in (1, 2, 9, 10, 100)]
 
 
 def test_ensembles_are_scored_on_tables(frame, tmp_path):

@@ -242,3 +242,15 @@ def test_formulas_are_texts_if_asked_for(tmp_path, name):
     np.testing.assert_array_equal(read["n"].astype(float)[: len(texts)], frame["n"])
     with pytest.raises(TableError, match=r"o\.parquet is no CSV or TSV file"):
         write_parts([frame], str(tmp_path / "o.parquet"), safe=True)
+
+
+def test_a_column_of_parquet_has_one_type_in_all_parts(tmp_path):
+    path = str(tmp_path / "o.parquet")
+    first = pd.DataFrame({"why": [None, None], "n": [1, 2]}, dtype=object)
+    later = pd.DataFrame({"why": ["outlier", None], "n": [3, None]}, dtype=object)
+    write_parts([first, later], path)
+    read = pd.read_parquet(path)
+    assert cells(read) == [[None, 1], [None, 2], ["outlier", 3], [None, None]]
+    with pytest.raises(TableError, match=r"'n' holds int64 in the first rows and (large_)?str"):
+        write_parts([first, later.assign(n=["three", "four"])], path)
+    assert cells(pd.read_parquet(path)) == cells(read), "the old file is still there"

@@ -9,7 +9,7 @@ import pskem
 from pskem import SharedKernelClassifier, SharedKernelDensity
 from pskem.persistence import read_header
 from pskem.tables import TableError, write_parts
-from pskem.workflow import Predictor, Task, train
+from pskem.workflow import Caution, Predictor, Task, train
 
 
 def test_a_saved_model_predicts_the_table_as_the_trained_one(table, trained, tmp_path):
@@ -30,22 +30,28 @@ def test_a_saved_model_predicts_the_table_as_the_trained_one(table, trained, tmp
     np.testing.assert_allclose(pd.concat(parts).iloc[:, 1:], whole.iloc[:, 2:], rtol=1e-12)
 
 
+def judged(predictor, source, target, **reading):
+    """All parts together."""
+    labels, proba, n_without = zip(*predictor.judged(str(source), target, **reading), strict=True)
+    return np.concatenate(labels), np.concatenate(proba), sum(n_without)
+
+
 def test_judging_takes_rows_with_a_class_and_counts_the_others(table, trained, tmp_path):
     trained.save(tmp_path / "model.pskem")
     predictor = Predictor.load(tmp_path / "model.pskem")
     target = predictor.target_for(str(table))
     for rows in (1000, 30):  # at once and in parts
-        labels, proba, n_without = predictor.judged(str(table), target, rows=rows)
+        labels, proba, n_without = judged(predictor, table, target, rows=rows)
         assert n_without == 2
         assert (predictor.classes[labels] == trained.task.y).all()
         assert proba.shape == (398, 3)
     other = pd.read_csv(table).replace({"species": {"c": "d"}})
     other.to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(TableError, match=r"class.*d that the model was not trained on. It knows a"):
-        predictor.judged(str(tmp_path / "other.csv"), "species")
+        judged(predictor, tmp_path / "other.csv", "species")
     other.assign(species=None).to_csv(tmp_path / "none.csv", index=False)
     with pytest.raises(TableError, match="holds no class"):
-        predictor.judged(str(tmp_path / "none.csv"), "species")
+        judged(predictor, tmp_path / "none.csv", "species")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -75,6 +81,19 @@ def test_kept_columns_come_out_as_they_went_in(table, trained, tmp_path, kind):
     np.testing.assert_allclose(read.iloc[:, -3:].astype(float), without.iloc[:, -3:], rtol=1e-12)
 
 
+def test_what_is_rejected_now_and_then_is_one_column_of_parquet(table, trained, tmp_path):
+    trained.save(tmp_path / "model.pskem")
+    predictor, out = Predictor.load(tmp_path / "model.pskem"), str(tmp_path / "out.parquet")
+    asked = {"caution": Caution(0.9), "rows": 3}
+    parts = list(predictor.predictions(str(table), **asked))
+    assert any(part["rejected"].isna().all() for part in parts)
+    assert any(part["prediction"].isna().all() for part in parts)
+    write_parts(predictor.predictions(str(table), **asked), out)
+    read, whole = pd.read_parquet(out), pd.concat(parts, ignore_index=True)
+    assert read["rejected"].fillna("").tolist() == whole["rejected"].fillna("").tolist()
+    assert read["prediction"].fillna("").tolist() == whole["prediction"].fillna("").tolist()
+
+
 def test_classes_are_known_by_text_or_by_value(tmp_path, rng):
     n = 90
     y = np.arange(n) % 3
@@ -93,11 +112,11 @@ def test_classes_are_known_by_text_or_by_value(tmp_path, rng):
         frame.assign(c=values).to_parquet(tmp_path / "t.parquet")
         frame.assign(c=values)[y > 0].to_parquet(tmp_path / "part.parquet")
         for other, rows in ((path, y >= 0), ("t.parquet", y >= 0), ("part.parquet", y > 0)):
-            labels, _, _ = predictor.judged(str(tmp_path / other), "c")
+            labels, _, _ = judged(predictor, tmp_path / other, "c")
             np.testing.assert_array_equal(labels, y[rows])
         again = train(Task.read(str(tmp_path / "t.parquet"), "c"), SharedKernelClassifier())
         again.save(tmp_path / "m")
-        labels, _, _ = Predictor.load(tmp_path / "m").judged(str(path), "c")
+        labels, _, _ = judged(Predictor.load(tmp_path / "m"), path, "c")
         np.testing.assert_array_equal(labels, y)
 
 

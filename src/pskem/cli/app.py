@@ -85,10 +85,17 @@ def run(arguments: list[str]) -> int:
             if debug:
                 raise
             parts = ["Error:", _worded(error, arguments)]
-            if not isinstance(error, OSError | ValueError) or not str(error):
+            if not (_is_expected(error) and str(error)):
                 parts.append(f"({type(error).__name__}; --debug shows where)")
             remark(" ".join(filter(None, parts)))
             return 1
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether a message says all that there is to say: nothing is wrong with the program."""
+    clusters = sys.modules.get("pskem.clusters")  # whoever has raised its error has imported it
+    lost = clusters is not None and isinstance(error, clusters.ClusterError)
+    return lost or isinstance(error, OSError | ValueError)
 
 
 def _worded(message: Warning | Exception | str, arguments: list[str]) -> str:

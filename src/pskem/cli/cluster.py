@@ -45,7 +45,7 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
     if scheduler is not None and n_workers is not None:
         raise click.UsageError("--scheduler names a cluster and --workers makes one: give one.")
     try:
-        import distributed
+        import distributed  # noqa: F401
     except ImportError:
         raise click.UsageError(
             "--scheduler and --workers need Dask: pip install 'pskem[dask]'."
@@ -53,30 +53,39 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
     # What goes wrong reaches this process as an error, which is said in one line.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with ExitStack() as stack:
-        address: Any = scheduler
-        if scheduler is None:
-            address = stack.enter_context(_local(n_workers))
-        try:
-            client = stack.enter_context(distributed.Client(address, timeout=PATIENCE))
-        except TypeError as error:
-            raise click.ClickException(
-                f"{scheduler} cannot be reached: {_reason(error)}. TLS needs certificates, which"
-                " Dask's configuration names."
-            ) from None
-        except ValueError as error:
-            raise click.UsageError(
-                f"--scheduler {scheduler!r} is no address of a Dask scheduler, such as"
-                f" tcp://host:8786 ({_reason(error)})."
-            ) from None
-        except (OSError, TimeoutError) as error:
-            raise click.ClickException(
-                f"There is no Dask scheduler at {scheduler}: {_reason(error)}"
-            ) from None
+        address = scheduler
+        if address is None:
+            address = stack.enter_context(_local(n_workers)).scheduler_address
+        client = stack.enter_context(_client(address))
         found = len(client.nthreads())
         if not found:
-            raise click.ClickException(f"The Dask cluster at {scheduler} has no workers.")
+            raise click.ClickException(f"The Dask cluster at {address} has no workers.")
         remark(f"{found} worker(s); dashboard: {client.dashboard_link}", quiet)
         yield True
+
+
+def _client(address: str) -> Any:
+    """A client of the scheduler at an address, which becomes the one that Dask uses."""
+    from distributed import Client
+
+    try:
+        return Client(address, timeout=PATIENCE)
+    except (OSError, TimeoutError) as error:
+        raise click.ClickException(
+            f"There is no Dask scheduler at {address}: {_reason(error)}"
+        ) from None
+    except ValueError as error:
+        raise click.UsageError(
+            f"--scheduler {address!r} is no address of a Dask scheduler, such as tcp://host:8786"
+            f" ({_reason(error)})."
+        ) from None
+    except TypeError as error:
+        if not address.startswith("tls"):
+            raise
+        raise click.ClickException(
+            f"{address} cannot be reached: {_reason(error)}. TLS needs certificates, which Dask's"
+            " configuration names."
+        ) from None
 
 
 def _reason(error: Exception) -> str:

@@ -31,14 +31,16 @@ def evaluate(model: str, data: str, target: str | None, as_json: bool, **reading
     and recall per class, and the confusion matrix (rows are the true classes).
     """
     from pskem.display import Table
-    from pskem.evaluation import evaluate as judge
+    from pskem.evaluation import Tally
     from pskem.workflow import Predictor
 
     predictor = Predictor.load(model)
     target = target or predictor.target_for(data)
-    labels, proba, n_without = predictor.judged(data, target, **reading)
     names = [str(name) for name in predictor.classes]
-    result = judge(labels, proba, names)
+    tally, n_without = Tally.empty(len(names)), 0
+    for labels, proba, without in predictor.judged(data, target, **reading):
+        tally, n_without = tally.merge(Tally.of(labels, proba)), n_without + without
+    result = tally.evaluation(names)
     if as_json:
         print_json({**result.as_dict(), "n_without_class": n_without})
         return

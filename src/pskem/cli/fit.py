@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import click
@@ -86,13 +87,13 @@ def fit(
         verbose=int(on_terminal() and not quiet),
     )
     start = time.perf_counter()
-    learn: Any = train_stored if stored else train
+    learn: Any = train
+    if stored:
+        learn = partial(train_stored, tell=partial(remark, quiet=quiet))
     with cluster(scheduler, workers, quiet) as there, keeping(checkpoint, path, quiet) as kept:
         task = task.on_cluster() if there else task
         trained = learn(task, classifier, validation_fraction, kept)
         seconds = time.perf_counter() - start
-        for line in trained.task.remarks[len(task.remarks) :]:
-            remark(line, quiet)
         trained.save(path, overwrite=overwrite)
     if as_json:
         print_json({**trained.summary(), "seconds": seconds, "model": str(path)})

@@ -48,9 +48,9 @@ def check_in_memory(X: Any) -> None:
     if hasattr(X, "pieces") or is_dask(X):
         kind = "collection of Dask's" if is_dask(X) else type(X).__name__
         raise ValueError(
-            f"A {kind} is read piece by piece, which fit of SharedKernelClassifier and"
-            " SharedKernelDensity can do. Give an array or a data frame here;"
-            " `pskem predict` answers about files of any size."
+            f"A {kind} is read piece by piece, which is not possible here, but for fit of"
+            " SharedKernelClassifier and SharedKernelDensity, and for score of classifiers. Give an"
+            " array or a data frame. `pskem predict` answers about files of any size."
         )
 
 

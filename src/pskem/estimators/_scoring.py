@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from pskem.engine import workers
+from pskem.clusters import DaskPieces
+from pskem.engine import Pieces, workers
 from pskem.estimators._dask import alone, delayed_rows
-from pskem.estimators._stored import Frame, Labels, StoredTable
-from pskem.structures import FloatArray
+from pskem.estimators._stored import Frame, StoredTable
 
 __all__ = ["share_right", "share_right_of_table"]
 
 
-class Tally(NamedTuple):
+class Share(NamedTuple):
     """What the rows count that are decided rightly, and all that have a class."""
 
     right: float
     total: float
 
-    def merge(self, other: Tally) -> Tally:
-        return Tally(self.right + other.right, self.total + other.total)
-
-    @property
-    def share(self) -> float:
-        if not self.total:
-            raise ValueError(
-                "There is no sample that has a class and counts, so there is no score."
-            )
-        return float(self.right / self.total)
+    def merge(self, other: Share) -> Share:
+        return Share(self.right + other.right, self.total + other.total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,20 +40,27 @@ class Judge:
     marker: Any
     names: Sequence[str] | None = None
 
-    def __call__(self, frame: Frame | tuple[Any, Labels, FloatArray | None]) -> Tally:
+    def __call__(self, frame: Frame) -> Share:
         X, labels, weights = frame
         values, codes = labels.without(self.marker)
         known = np.flatnonzero(codes >= 0)
         if not len(known):
-            return Tally(0.0, 0.0)
+            return Share(0.0, 0.0)
+        self._check_kind(values[codes[known[:1]]].tolist()[0])
         X = X.iloc[known] if hasattr(X, "iloc") else self._named(X[known])
         right = self.estimator.predict(X) == values[codes[known]]
-        if weights is None:
-            return Tally(float(right.sum()), float(len(known)))
-        counted = np.asarray(weights)[known]
-        return Tally(float(counted @ right), float(counted.sum()))
+        counted = np.ones(len(known)) if weights is None else np.asarray(weights)[known]
+        return Share(float(counted @ right), float(counted.sum()))
 
-    def _named(self, X: FloatArray) -> Any:
+    def _check_kind(self, label: Any) -> None:
+        known = self.estimator.classes_.tolist()[0]
+        if isinstance(label, str) != isinstance(known, str):
+            raise ValueError(
+                f"y holds classes such as {label!r}, and the model knows such as {known!r}: one"
+                " kind is texts, the other is not."
+            )
+
+    def _named(self, X: NDArray[Any]) -> Any:
         if self.names is None:
             return X
         import pandas as pd  # which has read the table
@@ -74,17 +73,25 @@ def share_right(estimator: Any, X: Any, y: Any, sample_weight: Any, marker: Any)
 
     marker : stands for no class in y, as None and NaN do
     """
-    import dask
-
     check_is_fitted(estimator)
-    ask = dask.delayed(Judge(alone(estimator), marker), traverse=False)
-    found = dask.compute(*(ask(row) for row in delayed_rows(X, y, sample_weight)))
-    return reduce(Tally.merge, found).share
+    pieces = DaskPieces(delayed_rows(X, y, sample_weight), _whole)
+    return _share(pieces, Judge(alone(estimator), marker), 1)
+
+
+def _whole(partition: Any) -> list[Frame]:
+    return [Frame(*partition)]
 
 
 def share_right_of_table(estimator: Any, table: StoredTable, marker: Any) -> float:
     """The same for a table that is read piece by piece."""
     check_is_fitted(estimator)
     judge = Judge(alone(estimator), marker, table.names)
-    with workers(getattr(estimator, "n_jobs", None)) as parallel_map:
-        return table.pieces.fold(judge, parallel_map).share
+    return _share(table.pieces, judge, getattr(estimator, "n_jobs", None))
+
+
+def _share(pieces: Pieces, judge: Judge, n_jobs: int | None) -> float:
+    with workers(n_jobs) as parallel_map:
+        right, total = pieces.fold(judge, parallel_map)
+    if not total:
+        raise ValueError("There is no sample that has a class and counts, so there is no score.")
+    return right / total

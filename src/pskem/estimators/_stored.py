@@ -28,11 +28,14 @@ from pskem.training import Samples, Settings, represent, whole_again
 
 __all__ = [
     "ArrayTable",
+    "Census",
     "Frame",
     "Labels",
     "StoredTable",
+    "counted_frame",
     "gather_table",
     "measure_table",
+    "take_census",
 ]
 
 
@@ -168,8 +171,13 @@ class Census(NamedTuple):
         return Census(classes, (mass + more_mass, n + more), tuple(values), uncounted)
 
 
-def _count(categorical: NDArray[np.intp], marker: Any, frame: Frame) -> Census:
-    n_rows, frame = len(frame.labels.codes), _counted(frame)
+def take_census(categorical: NDArray[np.intp], marker: Any, frame: Frame) -> Census:
+    """Of a piece.
+
+    categorical : places of the columns whose values are counted
+    marker : stands for no class, as None and NaN do
+    """
+    n_rows, frame = len(frame.labels.codes), counted_frame(frame)
     values, codes = frame.labels.without(marker)
     weights = np.ones(len(codes)) if frame.weights is None else frame.weights
     masses = np.bincount(codes + 1, weights, minlength=len(values) + 1)
@@ -187,7 +195,7 @@ def _count(categorical: NDArray[np.intp], marker: Any, frame: Frame) -> Census:
     )
 
 
-def _counted(frame: Frame) -> Frame:
+def counted_frame(frame: Frame) -> Frame:
     """The rows that count, with weights that have been looked at."""
     if frame.weights is None:
         return frame
@@ -218,7 +226,7 @@ class Reader:
     factors: FloatArray | None
 
     def __call__(self, frame: Frame) -> Piece:
-        frame = _counted(frame)
+        frame = counted_frame(frame)
         values, codes = frame.labels.without(self.marker)
         places = np.array([self.places.get(v, -1) for v in values.tolist()] + [-1], dtype=np.intp)
         labels = places[codes]
@@ -257,7 +265,7 @@ def gather_table(
         given = getattr(estimator, "categorical_features", None)
         places = find_categorical(np.empty((1, table.n_columns)), given, table.names)
     with workers(settings.n_jobs) as parallel_map:
-        found = table.pieces.fold(partial(_count, places, settings.unlabelled), parallel_map)
+        found = table.pieces.fold(partial(take_census, places, settings.unlabelled), parallel_map)
         code = _learn(estimator, table, places, found, before)
         known, factors = _known(settings, found)
         by_label = {label: place for place, label in enumerate(known.classes.tolist())}

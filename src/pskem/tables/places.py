@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,12 +19,13 @@ from pskem.tables.reading import (
     ROWS,
     from_arrow,
     is_named,
+    no_subsets,
     read_parts,
     suffix_of,
     without_options,
 )
 
-__all__ = ["files_of", "read_files", "several"]
+__all__ = ["files_of", "read_files", "rows_of", "several"]
 
 
 def several(source: str) -> bool:
@@ -43,13 +45,13 @@ def files_of(source: Any) -> list[str]:
         if is_remote(item):
             found += _remote(item)
         elif os.path.isdir(item):
-            inside = sorted(str(path) for path in Path(item).iterdir())
+            inside = in_order(str(path) for path in Path(item).iterdir())
             inside = [path for path in inside if suffix_of(path) in PARQUET]
             if not inside:
                 raise TableError(f"The folder {item} has no Parquet files.")
             found += inside
         elif _is_pattern(item):
-            matching = sorted(glob.glob(item))
+            matching = in_order(glob.glob(item))
             if not matching:
                 raise TableError(f"No file is called {item}.")
             found += matching
@@ -62,6 +64,15 @@ def files_of(source: Any) -> list[str]:
     if not found:
         raise TableError("There is no file to read: the list of files is empty.")
     return found
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Sorted, with numbers by their value: part-2 comes before part-10."""
+    return sorted(names, key=lambda name: [_rank(part) for part in re.split(r"(\d+)", name)])
+
+
+def _rank(part: str) -> tuple[int, str]:
+    return (int(part), part) if part.isdecimal() else (-1, part)
 
 
 def _remote(address: str) -> list[str]:
@@ -78,7 +89,7 @@ def _remote(address: str) -> list[str]:
             folder, name = place.rstrip("/"), "*"
         system, inner = system_of(folder + options)
         infos = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
-    names = sorted(info.base_name for info in infos if info.is_file)
+    names = in_order(info.base_name for info in infos if info.is_file)
     names = [one for one in names if fnmatch(one, unquote(name)) and suffix_of(one) in PARQUET]
     if not names:
         raise TableError(f"No Parquet file is called {address}.")
@@ -98,29 +109,37 @@ def read_files(
 
     The parameters are those of :func:`read_parts`. A file without rows may be among several.
     """
-    options = {"subset": subset, "data_home": data_home, "text": text, "verbatim": verbatim}
     if not several(source):
-        for part in read_parts(source, **options, rows=rows):
+        for part in read_parts(source, subset, data_home, text, verbatim, rows):
             yield source, part
         return
+    if subset is not None:
+        raise no_subsets(source)
     empty = True
     for path in files_of(source):
         with suppress(NoRowsError):
-            here = not is_remote(path)
-            parts = read_parts(path, **options, rows=rows) if here else _elsewhere(path, verbatim)
-            for part in parts:
+            for part in rows_of(path, text, verbatim, rows):
                 empty = False
                 yield path, part
     if empty:
         raise NoRowsError(f"{source} has no rows.")
 
 
-def _elsewhere(path: str, verbatim: Collection[str]) -> Iterator[Any]:
-    """Rows of a Parquet file that lies elsewhere, in parts."""
+def rows_of(
+    path: str, text: Collection[str] = (), verbatim: Collection[str] = (), rows: int = ROWS
+) -> Iterator[Any]:
+    """Rows of one file in parts, wherever it lies."""
+    if not is_remote(path):
+        yield from read_parts(path, text=text, verbatim=verbatim, rows=rows)
+        return
     if suffix_of(path) not in PARQUET:
         raise TableError(f"{path} is not a Parquet file; of those that lie elsewhere, only these.")
+    empty = True
     with readable(path), open_parquet(path) as file:
-        for batch in file.iter_batches(batch_size=ROWS):
+        for batch in file.iter_batches(batch_size=rows):
             if batch.num_rows:
+                empty = False
                 yield from_arrow(batch, verbatim)
     give_back()
+    if empty:
+        raise NoRowsError(f"{path} has no rows.")

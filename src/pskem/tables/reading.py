@@ -28,6 +28,7 @@ __all__ = [
     "from_arrow",
     "is_named",
     "is_text",
+    "no_subsets",
     "read_parts",
     "read_table",
     "suffix_of",
@@ -105,7 +106,7 @@ def read_parts(
             yield frame[low : low + (rows or len(frame))]
         return
     if subset is not None:
-        raise TableError(f"{source} has no subsets, only the named image sets do.")
+        raise no_subsets(source)
     name = spoken(source)
     reader = find_reader(source)
     n_rows = 0
@@ -130,11 +131,18 @@ def read_parts(
         raise NoRowsError(f"{name} has no rows.")
 
 
+def no_subsets(source: str) -> TableError:
+    return TableError(f"{source} has no subsets, only the named image sets do.")
+
+
 def find_reader(source: str) -> Reader:
     """What reads a file, or stdin; an error if there is no such file, or none of a known kind."""
     suffix = ".csv" if source == "-" else suffix_of(source)
-    if glob.has_magic(source) and not Path(source).exists():
-        raise TableError(f"{source} stands for several files, and one is needed here; name it.")
+    if "://" in source or (glob.has_magic(source) and not Path(source).exists()):
+        raise TableError(
+            f"{source} may stand for several files, and one file of this machine is needed here;"
+            " name it."
+        )
     if source != "-" and not Path(source).exists():
         known = "" if suffix else f", and no data set of that name: {', '.join(NAMED)}"
         raise TableError(f"There is no file {source}{known}.")

@@ -38,7 +38,7 @@ from pskem.tables.columns import (
     infer_columns,
     labels_of,
 )
-from pskem.tables.places import files_of, read_files
+from pskem.tables.places import files_of, rows_of
 from pskem.tables.reading import suffix_of
 from pskem.tables.spooling import spool, target_type
 from pskem.tables.text import COMPRESSED
@@ -252,14 +252,15 @@ def open_table(
     """
     paths = files_of(source)
     name = str(source) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    head = _head(paths, name, target, categorical)
+    head = counted = _head(paths, name, target, categorical)
     give_back()
     if target is not None:
         if weights == target:
             raise TableError(f"The column {target!r} holds the classes; it has no weights.")
-        labels_of(head, target)
+        _, present = labels_of(head, target)
+        counted = head if unlabelled else head[present]
     if weights is not None:
-        given_weights(head, weights)
+        given_weights(counted, weights)
     unused = drop if weights is None else (*drop, weights)
     columns = infer_columns(head, target, unused, categorical)
     scratch = None
@@ -291,8 +292,7 @@ def _head(paths: Sequence[str], name: str, target: str | None, categorical: Coll
     verbatim = [] if target is None else [target]
     for path in paths:
         with suppress(NoRowsError):
-            _, head = next(read_files(path, verbatim=verbatim, text=categorical))
-            return head
+            return next(rows_of(path, categorical, verbatim))
     raise NoRowsError(f"{name} has no rows.")
 
 

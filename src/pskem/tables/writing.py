@@ -88,5 +88,34 @@ def _write_parquet(parts: Iterable[Any], stream: Any) -> None:
         writer = None
         for part in parts:
             table = pa.Table.from_pandas(part, preserve_index=False)
-            writer = writer or stack.enter_context(pq.ParquetWriter(stream, table.schema))
-            writer.write_table(table)
+            if writer is None:
+                schema = _lasting(table.schema)
+                writer = stack.enter_context(pq.ParquetWriter(stream, schema))
+            writer.write_table(_with_types(schema, table))
+
+
+def _lasting(schema: Any) -> Any:
+    """The types of a first part for all of them: text for a column with nothing in it."""
+    import pyarrow as pa
+
+    for i, kind in enumerate(schema.types):
+        if pa.types.is_null(kind):
+            schema = schema.set(i, schema.field(i).with_type(pa.string()))
+    return schema
+
+
+def _with_types(schema: Any, table: Any) -> Any:
+    """A part with the types of the first one."""
+    import pyarrow as pa
+
+    columns = []
+    for column, field in zip(table.columns, schema, strict=True):
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException:
+            raise TableError(
+                f"The column {field.name!r} holds {field.type} in the first rows and {column.type}"
+                " in others, which cannot be one column of a Parquet file. Write a CSV file"
+                " instead."
+            ) from None
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
@@ -83,6 +85,15 @@ def _value(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+@contextmanager
+def _naming(path: str, source: str) -> Iterator[None]:
+    """Say of which file of a source a message is, if there are several."""
+    try:
+        yield
+    except TableError as error:
+        raise error if path == source else TableError(f"{path}: {error}") from None
 
 
 class Caution(NamedTuple):
@@ -163,8 +174,8 @@ class Predictor(NamedTuple):
         return self._replace(model=changed, trained=trained)
 
     def estimate_priors(self, source: str, **reading: Any) -> FloatArray:
-        """Class priors of a table, from its rows alone."""
-        proba = [self._proba(X) for _, X in self._parts(source, (), None, **reading)]
+        """Class priors of a table, from its rows alone, whose probabilities are held in memory."""
+        proba = [self._proba(X) for _, _, X in self._parts(source, (), None, **reading)]
         with np.errstate(divide="ignore"):
             return estimate_priors(np.log(np.concatenate(proba)), self._final.class_prior_)
 
@@ -214,39 +225,42 @@ class Predictor(NamedTuple):
         taken = [name for name in keep if name in made]
         if taken:
             raise TableError(f"The column {taken[0]!r} cannot be kept: the output has its own.")
-        for frame, X in self._parts(source, keep, None, **reading):
+        for path, frame, X in self._parts(source, keep, None, **reading):
             missing = [name for name in keep if name not in frame.columns]
-            if missing:
-                raise TableError(f"There is no column {missing[0]!r} to keep.")
+            with _naming(path, source):
+                if missing:
+                    raise TableError(f"There is no column {missing[0]!r} to keep.")
             p = self._proba(X)
             labels = self.classes[p.argmax(axis=1)]
             columns = [labels, *(p.T if proba else ())]
             if caution is not None:
+                # Columns of one type, whatever a part of the rows holds.
                 reasons = self._reasons(X, p, caution)
-                named, why = labels.astype(object), reasons.astype(object)
-                named[reasons != ""], why[reasons == ""] = None, None
+                named = pd.array(labels, dtype=pd.array(self.classes).dtype)
+                why = pd.array(reasons, dtype="string")
+                named[reasons != ""], why[reasons == ""] = pd.NA, pd.NA
                 columns = [named, why, *columns[1:]]
             kept = frame[list(keep)].reset_index(drop=True)
             yield kept.assign(**dict(zip(made, columns, strict=True)))
 
     def judged(
         self, source: str, target: str, **reading: Any
-    ) -> tuple[NDArray[np.intp], NDArray[np.floating], int]:
-        """Labels, as positions in the classes, and probabilities of all rows with a class.
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.floating], int]]:
+        """Labels, as positions in the classes, and probabilities of the rows with a class.
 
-        The third value counts the rows without one. ``reading`` is as for :meth:`predictions`.
+        Part by part; the third value counts the rows without one. ``reading`` is as for
+        :meth:`predictions`.
         """
-        labels, probabilities, n_without = [], [], 0
-        for frame, X in self._parts(source, [target], target, **reading):
-            y, present = labels_of(frame, target)
-            n_without += int((~present).sum())
-            if not len(y):
-                continue
-            labels.append(self._positions(y, target))
-            probabilities.append(self._proba(X[present]))
-        if not labels:
+        n_rows = 0
+        for path, frame, X in self._parts(source, [target], target, **reading):
+            with _naming(path, source):
+                y, present = labels_of(frame, target)
+                positions = self._positions(y, target)
+            n_rows += len(y)
+            proba = self._proba(X[present]) if len(y) else np.empty((0, len(self.classes)))
+            yield positions, proba, int((~present).sum())
+        if not n_rows:
             raise TableError(f"The column {target!r} holds no class in any row.")
-        return np.concatenate(labels), np.concatenate(probabilities), n_without
 
     def _positions(self, y: NDArray[Any], target: str) -> NDArray[np.intp]:
         """Labels as positions in the classes: by their text or, where all are numbers, by value."""
@@ -265,8 +279,8 @@ class Predictor(NamedTuple):
 
     def _parts(
         self, source: str, verbatim: Sequence[str], target: str | None, **reading: Any
-    ) -> Iterator[tuple[Any, Any]]:
-        """A table in parts, each as it is and as the model wants it."""
+    ) -> Iterator[tuple[str, Any, Any]]:
+        """A table in parts, each with its file, as it is, and as the model wants it."""
         target = TARGET if is_named(source) else target
         categorical = self.columns.categorical if self.columns is not None else []
         told: set[tuple[str, str]] = set()
@@ -274,12 +288,10 @@ class Predictor(NamedTuple):
             # In features a text like NA still stands for a gap.
             kept = [name for name in verbatim if name in frame.columns and is_text(path)]
             gaps = {name: frame[name].mask(frame[name].isin(MISSING)) for name in kept}
-            try:
+            with _naming(path, source):
                 X = self._features(frame.assign(**gaps), target)
-            except TableError as error:
-                raise error if path == source else TableError(f"{path}: {error}") from None
             self._tell_unknown(X, told)
-            yield frame, X
+            yield path, frame, X
 
     def _proba(self, X: Any) -> NDArray[np.floating]:
         with unknown_allowed():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,14 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from pskem.engine import Mapped, Pieces, workers
-from pskem.estimators import Frame, SharedKernelClassifier, measure_table
+from pskem.estimators import (
+    Census,
+    Frame,
+    SharedKernelClassifier,
+    counted_frame,
+    measure_table,
+    take_census,
+)
 from pskem.structures import FloatArray
 from pskem.tables import (
     FileTable,
@@ -33,7 +40,7 @@ from pskem.workflow.task import (
     TABLE,
     Task,
     check_classes,
-    check_number_of_classes,
+    check_counts,
     is_labelled,
     remarks_on_rows,
 )
@@ -121,16 +128,16 @@ class StoredTask(NamedTuple):
             dict.fromkeys(table.used.categorical, object)
         )
         y = np.concatenate([frame.labels.each() for frame in frames])
-        known = is_labelled(y)
-        n_without = table.n_rows - int(known.sum())
-        remarks = [*self.remarks, *remarks_on_rows(n_without, table.unlabelled)]
-        y = known_labels(y) if known.all() else y
+        n_left_out = table.n_rows - len(y)
+        y = known_labels(y) if is_labelled(y).all() else y
         weights = None
         if table.weights is not None:
             given = np.concatenate([frame.weights for frame in frames])
             weights = weights_of(pd.DataFrame({table.weights: given}), table.weights)
             kept = weights > 0.0
             X, y, weights = X[kept], y[kept], weights[kept]
+        n_without = int((~is_labelled(y)).sum()) if table.unlabelled else n_left_out
+        remarks = [*self.remarks, *remarks_on_rows(n_without, table.unlabelled)]
         target = str(table.target)
         check_classes(y, target)
         encoder = make_encoder(table.used, None, None, False, None)
@@ -162,24 +169,33 @@ def train_stored(
     classifier: SharedKernelClassifier,
     validation_fraction: float = 0.0,
     checkpoint: Journal | None = None,
+    tell: Callable[[str], object] = str,  # nobody
 ) -> Trained:
     """Train on a table, with a part of the rows held out to measure accuracy.
 
     Lots that follow from the values of a row say which are held out. With early stopping, the
     classifier holds out others to choose the pass by. A table of few rows is read at once.
+
+    tell : is told what is found out about the table before the training
     """
     table = task.table
     if table.n_rows < MANY:
         few = task.in_memory(classifier.n_jobs)
+        for line in few.remarks[len(task.remarks) :]:
+            tell(line)
         return train(few, classifier, validation_fraction, checkpoint)
     model = clone(classifier).set_params(categorical_features=None)
     seed = measured_seed(classifier.random_state)
     sides = [Side(validation_fraction, held_out, seed) for held_out in (False, True)]
-    seen = _look(table, sides[0], classifier.n_jobs)
-    check_number_of_classes(len(seen.classes), str(table.target))
-    remarks = remarks_on_rows(table.n_rows - seen.n_labelled, table.unlabelled)
+    census, spread = _look(table, sides[0], classifier.n_jobs)
+    counts = {str(label): n for label, (_, n) in census.classes.items()}
+    n_counted, n_unlabelled = sum(counts.values()), census.unlabelled[1]
+    check_counts(counts, str(table.target), n_unlabelled > 0)
+    n_left_out = table.n_rows - n_counted - census.uncounted
+    remarks = remarks_on_rows(n_unlabelled if table.unlabelled else n_left_out, table.unlabelled)
+    for line in remarks:
+        tell(line)
     task = task._replace(remarks=[*task.remarks, *remarks])
-    spread = seen.spread
     kept, asked = (Part(table, side, spread) for side in sides)
     model.fit(kept, checkpoint=checkpoint)
     found = measure_table(model, kept)
@@ -191,7 +207,7 @@ def train_stored(
     return Trained(
         pipeline,
         task,
-        table.n_rows - n_validated if table.unlabelled else found.n,
+        n_counted + n_unlabelled - n_validated,
         n_validated,
         found.accuracy or 0.0,
         None if validated is None else validated.accuracy,
@@ -201,13 +217,19 @@ def train_stored(
 
 @dataclass(frozen=True)
 class Side:
-    """The rows of a frame that are held out, or the others; those without a class never are."""
+    """The rows of a frame that are held out, or the others, as far as they count.
+
+    Those without a class are never held out.
+    """
 
     fraction: float
     held_out: bool
     seed: int
 
     def __call__(self, frame: Frame) -> Frame:
+        frame = counted_frame(frame)
+        if not self.fraction:
+            return frame
         chosen = (lots_of(frame.X, self.seed) < self.fraction) & (frame.labels.codes >= 0)
         rows = np.flatnonzero(chosen == self.held_out)
         X = frame.X.iloc[rows] if hasattr(frame.X, "iloc") else frame.X[rows]
@@ -249,29 +271,22 @@ class Spread(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What is known of a table before it is trained on.
+    """What is known of a table before it is trained on: its rows, and how numbers spread.
 
-    n_labelled : rows with a class
-    classes : which there are, as far as two of them
     spread : of the rows that are trained on
     """
 
-    n_labelled: int
-    classes: frozenset[Any]
+    census: Census
     spread: Spread
 
     def merge(self, other: Seen) -> Seen:
-        classes = self.classes if len(self.classes) > 1 else self.classes | other.classes
-        n_labelled = self.n_labelled + other.n_labelled
-        return Seen(n_labelled, classes, self.spread.merge(other.spread))
+        return Seen(self.census.merge(other.census), self.spread.merge(other.spread))
 
 
 def _seen(n_numbers: int, kept: Side, frame: Frame) -> Seen:
-    known = frame.labels.codes[frame.labels.codes >= 0]
-    classes = frozenset(frame.labels.values[np.unique(known)[:2]].tolist())
-    X = (kept(frame) if kept.fraction else frame).X
+    X = kept(frame).X
     numbers = X.iloc[:, :n_numbers].to_numpy() if hasattr(X, "iloc") else X
-    return Seen(len(known), classes, Spread.of(numbers))
+    return Seen(take_census(np.empty(0, dtype=np.intp), None, frame), Spread.of(numbers))
 
 
 def _look(table: FileTable, kept: Side, n_jobs: int | None) -> Seen:
@@ -281,11 +296,11 @@ def _look(table: FileTable, kept: Side, n_jobs: int | None) -> Seen:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows of a table, with numbers that are scaled if their spread is known."""
+    """Some rows of a table, with numbers that are scaled."""
 
     table: FileTable
     side: Side
-    spread: Spread | None = None
+    spread: Spread
 
     @property
     def names(self) -> Sequence[str]:
@@ -305,7 +320,4 @@ class Part:
 
     @property
     def pieces(self) -> Pieces:
-        pieces: Pieces = self.table.pieces
-        if self.side.fraction:
-            pieces = Mapped(pieces, self.side)
-        return pieces if self.spread is None else Mapped(pieces, self.spread.scaled)
+        return Mapped(Mapped(self.table.pieces, self.side), self.spread.scaled)

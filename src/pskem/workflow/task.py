@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,7 +27,7 @@ __all__ = [
     "TABLE",
     "Task",
     "check_classes",
-    "check_number_of_classes",
+    "check_counts",
     "is_labelled",
     "remarks_on_rows",
 ]
@@ -97,6 +97,7 @@ class Task(NamedTuple):
                 raise TableError(f"The column {target!r} holds the classes; it has no weights.")
             counted = weights_of(frame, weights)
             frame, y, counted = frame[counted > 0.0], y[counted > 0.0], counted[counted > 0.0]
+        n_without = int((~(is_labelled(y) if unlabelled else present)).sum())
         check_classes(y, target)
         image_set = source if is_named(source) and source in IMAGES else None
         if image_set is None:
@@ -119,7 +120,7 @@ class Task(NamedTuple):
                     f"Column {name!r} is taken for categories, though most of it is numbers: it"
                     f" holds {', '.join(map(repr, slips[:3]))} in more than a tenth of the rows."
                 )
-        remarks += remarks_on_rows(int((~present).sum()), unlabelled)
+        remarks += remarks_on_rows(n_without, unlabelled)
         gaps = int(X[columns.numeric].isna().to_numpy().sum())
         if gaps and (pca is not None or ica):
             remarks.append(
@@ -159,23 +160,24 @@ def remarks_on_rows(n_without: int, unlabelled: bool) -> list[str]:
     return ["All rows have a class, so --unlabelled changes nothing."] if unlabelled else []
 
 
-def check_number_of_classes(n: int, target: str) -> None:
-    """Refuse a column that tells nothing apart."""
-    if n < 2:
-        raise TableError(
-            f"The column {target!r} holds {'one class only' if n else 'no class'}; a classifier"
-            " needs two at least."
-        )
-
-
 def check_classes(y: NDArray[Any], target: str) -> None:
     """Refuse labels of a column from which nothing can be learnt."""
     known = y[is_labelled(y)]
     classes, counts = np.unique(known.astype(str), return_counts=True)
-    check_number_of_classes(len(classes), target)
-    alone = len(known) == len(y)  # otherwise other rows say what the class is like
-    if alone and counts.min() < SMALLEST_CLASS:
-        rare = [str(name) for name in classes[counts < SMALLEST_CLASS]]
+    check_counts(
+        dict(zip(classes.tolist(), counts.tolist(), strict=True)), target, len(known) < len(y)
+    )
+
+
+def check_counts(counts: Mapping[str, int], target: str, unlabelled: bool) -> None:
+    """The same, by the rows of each class, and whether there are rows without one."""
+    if len(counts) < 2:
+        raise TableError(
+            f"The column {target!r} holds {'one class only' if counts else 'no class'}; a"
+            " classifier needs two at least."
+        )
+    rare = [name for name, n in counts.items() if n < SMALLEST_CLASS]
+    if rare and not unlabelled:  # otherwise other rows say what the class is like
         raise TableError(
             f"The column {target!r} holds {len(rare):,} class(es) with a single row:"
             f" {', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}. Leave these rows out,"
