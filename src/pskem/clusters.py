@@ -28,7 +28,7 @@ ARITY = 8
 #: Seconds after which it is looked whether the scheduler is still there, for which it may be
 #: silent, and for which a client whose connection broke may try to come back. A minute at most.
 MOMENT, PATIENCE, RETURN = 5.0, 40.0, 10.0
-#: So many moments without a worker are said.
+#: A warning says that a cluster has had no worker for so many moments.
 DESERTED = 3
 #: What the message of every cluster that fails ends with.
 SAVED = "What was saved before is as it was"
@@ -219,10 +219,11 @@ def _awaited(future: Any, client: Any, place: str) -> Any:
                 raise
             n_workers = _ask_workers(client)
             silent = silent + 2.0 * MOMENT if n_workers is None else 0.0
-            deserted = deserted + 1 if n_workers == 0 else 0
+            if n_workers is not None:
+                deserted = deserted + 1 if n_workers == 0 else 0
             if deserted == DESERTED:
                 warnings.warn(
-                    f"The Dask cluster{place} has no workers; the training waits for one.",
+                    f"The Dask cluster{place} has no workers; what it is asked for waits for one.",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -247,7 +248,7 @@ def _aside() -> Iterator[None]:
 
 def _gone(place: str) -> ClusterError:
     return ClusterError(
-        f"The Dask scheduler{place} is gone or does not answer, so the training cannot go on."
+        f"The Dask scheduler{place} is gone or does not answer."
         f" {SAVED}; start the cluster again, and the training from its checkpoint."
     )
 

@@ -57,13 +57,13 @@ class Tally(NamedTuple):
     """Sums over predictions, from which all metrics follow.
 
     confusion : (L, L), samples by true class (rows) and predicted class (columns)
-    log_loss, brier : sums over the samples
+    losses, squares : sums over the samples of -log p(true class), and of the squared errors
     gaps : (BINS,), sums of right - confidence over the samples of each bin of confidence
     """
 
     confusion: NDArray[np.intp]
-    log_loss: float
-    brier: float
+    losses: float
+    squares: float
     gaps: FloatArray
 
     @classmethod
@@ -90,8 +90,8 @@ class Tally(NamedTuple):
     def merge(self, other: Tally) -> Tally:
         return Tally(
             self.confusion + other.confusion,
-            self.log_loss + other.log_loss,
-            self.brier + other.brier,
+            self.losses + other.losses,
+            self.squares + other.squares,
             self.gaps + other.gaps,
         )
 
@@ -119,8 +119,8 @@ class Tally(NamedTuple):
             n_samples=n,
             accuracy=float(right.sum() / n),
             balanced_accuracy=float(recall[support > 0].mean()),
-            log_loss=self.log_loss / n,
-            brier=self.brier / n,
+            log_loss=self.losses / n,
+            brier=self.squares / n,
             calibration_error=self.calibration_error,
             confusion=self.confusion,
             classes=[

@@ -65,12 +65,11 @@ def test_a_command_that_is_killed_ends_with_the_same_model(name, capsys):
     time.sleep(rng.uniform(0.0, 0.5 * whole))
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    if process.returncode == -signal.SIGKILL:  # and not done before that
-        assert os.path.exists("run.checkpoint")
-        assert not os.path.exists("killed.pskem")
+    left = os.path.exists("run.checkpoint")
+    assert left or os.path.exists("killed.pskem"), "it was killed before its end, or it was done"
     assert run([*command, "-o", "killed.pskem"]) == 0
     resumed = "The training goes on from run.checkpoint." in capsys.readouterr().err
-    assert resumed == (process.returncode == -signal.SIGKILL)
+    assert resumed == left
     assert not os.path.exists("run.checkpoint")
     one, two = (load(f"{name}.pskem") for name in ("undisturbed", "killed"))
     frame = pd.read_parquet("large.parquet").drop(columns="kind")

@@ -264,8 +264,8 @@ def test_a_cluster_that_fails_is_said_like_a_file_that_does(frame, capsys, monke
     assert capsys.readouterr().err.splitlines()[-1] == "Error: The Dask scheduler is gone."
 
 
-def test_a_worker_that_dies_comes_back_however_long_that_takes(frame, capsys, monkeypatch):
-    """A cluster gives it up after a while otherwise, and a fit would wait for good."""
+def test_a_cluster_of_our_own_never_gives_a_worker_up(frame, capsys, monkeypatch):
+    """One that dies is started again; given up meanwhile, it would be waited for in vain."""
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     dask = pytest.importorskip("dask")
     asked = []

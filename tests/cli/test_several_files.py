@@ -27,7 +27,6 @@ def iris(tmp_path, monkeypatch):
         frame.iloc[rows].to_csv(f"texts/{i}.csv", index=False)
         frame.iloc[rows].to_parquet(f"columns/{i}.parquet", index=False)
     frame.iloc[:0].to_csv("texts/0none.csv", index=False)  # a part may have no rows
-    Path("texts/1none.csv").touch()  # or be empty
     fit = ["fit", "whole.csv", "-t", "kind", "-o", "iris.pskem", "-k", "3", "--drop", "row"]
     assert run([*fit, "--quiet"]) == 0
     return frame
@@ -79,10 +78,33 @@ def test_what_is_wrong_with_classes_is_said_of_the_file(iris, capsys):
 
 
 def test_what_is_read_is_not_written(iris, capsys):
-    place = "texts/labels.csv"
-    assert run(["predict", "iris.pskem", "texts/*.csv", "-o", place, "--keep", "row"]) == 0
-    assert run(["predict", "iris.pskem", "texts/*.csv", "-o", place]) == 2
-    assert f"{place} is read and cannot be written" in capsys.readouterr().err
+    """Nor what the next command would read: predictions would be a part of the table."""
+    before = {path: path.read_bytes() for path in Path().rglob("*.*")}
+    for data, place in (
+        ("texts/*.csv", "texts/labels.csv"),
+        ("texts/*.csv", "texts/0.csv"),
+        ("columns", "columns/labels.parquet"),
+        (f"file://{Path('columns').resolve()}/*.parquet", "columns/labels.parquet"),
+        (f"file://{Path('columns/0.parquet').resolve()}", "columns/0.parquet"),
+        ("whole.csv", "./whole.csv"),
+    ):
+        assert run(["predict", "iris.pskem", data, "-o", place, "--overwrite"]) == 2
+        assert f"{place} is read, or would be by the next" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in Path().rglob("*.*")} == before
+    assert run(["predict", "iris.pskem", "columns", "-o", "columns/labels.csv"]) == 0
+
+
+def test_a_data_set_has_its_name_also_beside_a_folder(iris, capsys):
+    Path("digits").mkdir()
+    assert run(["predict", "iris.pskem", "digits"]) == 1
+    assert "The table lacks 4 column(s)" in capsys.readouterr().err
+
+
+def test_an_empty_file_is_no_part(iris, capsys):
+    """It may be what is left of an upload."""
+    Path("texts/3.csv").touch()
+    assert run(["predict", "iris.pskem", "texts/*.csv"]) == 1
+    assert "texts/3.csv is empty." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -93,8 +115,11 @@ def test_what_is_read_is_not_written(iris, capsys):
         (["evaluate", "iris.pskem", "texts/0n*.csv"], "texts/0n*.csv has no rows."),
         (["evaluate", "iris.pskem", "texts/*", "--subset", "test"], "has no subsets"),
         (["fit", "columns"], "Which column holds the classes?"),
-        (["tune", "texts/*.csv", "-t", "kind"], "may stand for several files, and one file"),
-        (["tune", "s3://bucket/x.parquet", "-t", "kind"], "one file of this machine is needed"),
+        (["tune", "texts/*.csv", "-t", "kind"], "stands for several files, and one is needed here"),
+        (
+            ["tune", "s3://bucket/x.parquet", "-t", "kind"],
+            "is an address, and a file of this machine",
+        ),
     ],
 )
 def test_wrong_names(iris, capsys, arguments, said):

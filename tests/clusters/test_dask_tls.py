@@ -23,13 +23,24 @@ pytestmark = [
 
 @pytest.fixture
 def settings(tmp_path):
-    """What the page says, with one certificate for all, which is its own authority."""
+    """What the page says, for those of a cluster and for a stranger."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    cert, key = certificate(tmp_path, "ours")
+    return read(text, cert, key), read(text, *certificate(tmp_path, "stranger"))
+
+
+def certificate(folder, name):
+    """A certificate that is its own authority, and its key."""
+    cert, key = str(folder / f"{name}.pem"), str(folder / f"{name}-key.pem")
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"]
+    subprocess.run([*made, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
+
+
+def read(text, cert, key):
+    """The page's settings, with one certificate for all."""
     import yaml
 
-    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-    subprocess.run([*made, "-keyout", key, "-out", cert], check=True, capture_output=True)
     text = re.sub(r"\b(ca|scheduler|worker|client)\.pem", cert, text)
     return flat(yaml.safe_load(re.sub(r"\b(scheduler|worker|client)-key\.pem", key, text)))
 
@@ -54,8 +65,9 @@ def test_only_who_has_a_certificate_trains_on_it(settings, tmp_path, monkeypatch
     pd.DataFrame(X, columns=list("ab")).assign(kind=y).to_parquet("table.parquet")
     fit = ["fit", "table.parquet", "-t", "kind", "-k", "4", "--max-iter", "3", "--tol", "0"]
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    ours, strangers = settings
     with (
-        dask.config.set(settings),
+        dask.config.set(ours),
         distributed.LocalCluster(
             protocol="tls://", security=distributed.Security(), processes=True, **options
         ) as made,
@@ -66,6 +78,11 @@ def test_only_who_has_a_certificate_trains_on_it(settings, tmp_path, monkeypatch
         with dask.config.set({"distributed.comm.require-encryption": False}):
             plain = address.replace("tls://", "tcp://")
             assert run([*fit, "--scheduler", plain, "-o", "two.pskem"]) == 1
-    assert "There is no Dask scheduler at tcp://" in capsys.readouterr().err
+        assert "There is no Dask scheduler at tcp://" in capsys.readouterr().err
+        assert run([*fit, "--scheduler", plain, "-o", "two.pskem"]) == 1
+        assert "TLS needs certificates" in capsys.readouterr().err
+        with dask.config.set(strangers):
+            assert run([*fit, "--scheduler", address, "-o", "two.pskem"]) == 1
+        assert "There is no Dask scheduler at tls://" in capsys.readouterr().err
     assert load("one.pskem").score(pd.DataFrame(X, columns=list("ab")), y) > 0.85
     assert not Path("two.pskem").exists()

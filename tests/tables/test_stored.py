@@ -628,7 +628,7 @@ def test_classes_of_another_kind_are_no_wrong_answers(frame, tmp_path):
     model = classifier().fit(frame[list("abcd")].head(600), y.head(600))
     features = frame[[*"abcd"]]
     path = write(features.assign(kind=y.astype(str)), "parquet", tmp_path)
-    with pytest.raises(ValueError, match=r"such as '(True|False)', and the model knows such as"):
+    with pytest.raises(ValueError, match=r"such as '(True|False)', and those of the model are"):
         model.score(open_table(path, "kind"))
     whole = y.astype(int)
     model = classifier().fit(features.head(600), whole.head(600))
@@ -655,8 +655,22 @@ def test_ensembles_are_scored_on_tables(frame, tmp_path):
     ensemble = pskem.PartitionEnsemble(base, **settings).fit(X, y)
     table = open_table(path, "kind")
     assert ensemble.score(table) == pytest.approx(ensemble.score(X, y), abs=1e-12)
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match="The table has no column 'a', which the model was"):
         ensemble.score(open_table(path, "kind", drop=["a"]))
+
+
+def test_columns_of_a_table_are_found_by_their_names(frame, tmp_path):
+    """Wherever they are, and beside others."""
+    few = frame.head(900)
+    columns = ["a", "colour", "b", "c", "d"]
+    model = classifier().fit(few[columns], few["kind"])
+    path = write(few.assign(more=np.arange(900) % 7), "parquet", tmp_path)
+    expected = model.score(few[columns], few["kind"])
+    assert model.score(open_table(path, "kind")) == pytest.approx(expected, abs=1e-12)
+    bare = classifier().fit(few[list("acd")].to_numpy(), few["kind"])
+    table = open_table(path, "kind", drop=["b", "colour", "count", "more"])
+    expected = bare.score(few[list("acd")].to_numpy(), few["kind"])
+    assert bare.score(table) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:1 value.s. of the column 'count' are no numbers")

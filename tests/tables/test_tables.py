@@ -253,4 +253,9 @@ def test_a_column_of_parquet_has_one_type_in_all_parts(tmp_path):
     assert cells(read) == [[None, 1], [None, 2], ["outlier", 3], [None, None]]
     with pytest.raises(TableError, match=r"'n' holds int64 in the first rows and (large_)?str"):
         write_parts([first, later.assign(n=["three", "four"])], path)
+    for n in (["007", "010"], [1.5, 2.0], [True, False]):  # which Arrow would make numbers of
+        with pytest.raises(TableError, match="'n' holds int64 in the first rows and"):
+            write_parts([first, later.assign(n=n)], path)
     assert cells(pd.read_parquet(path)) == cells(read), "the old file is still there"
+    write_parts([first.assign(n=[0.5, 2.0]), later], path)
+    assert pd.read_parquet(path)["n"].fillna(-1.0).tolist() == [0.5, 2.0, 3.0, -1.0]

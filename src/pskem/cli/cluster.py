@@ -79,12 +79,12 @@ def _client(address: str) -> Any:
             f"--scheduler {address!r} is no address of a Dask scheduler, such as tcp://host:8786"
             f" ({_reason(error)})."
         ) from None
-    except TypeError as error:
-        if not address.startswith("tls"):
+    except (TypeError, RuntimeError) as error:
+        if isinstance(error, TypeError) and not address.startswith("tls"):
             raise
         raise click.ClickException(
             f"{address} cannot be reached: {_reason(error)}. TLS needs certificates, which Dask's"
-            " configuration names."
+            " configuration names, and addresses with tls://."
         ) from None
 
 

@@ -76,14 +76,14 @@ def predict(
     may be larger than memory. The output file appears when it is complete, or not at all. It
     replaces earlier predictions, but no other file.
     """
-    from pskem.tables import files_of, priors_of, read_table, several, write_parts
+    from pskem.tables import includes, priors_of, read_table, write_parts
     from pskem.workflow import Caution, Predictor, check_predictions_place
 
     if output is not None:
-        read = files_of(data) if several(data) else [data]
-        inputs = [given for given in map(Path, (model, *read)) if given.exists()]
-        if Path(output).exists() and any(given.samefile(output) for given in inputs):
-            raise click.UsageError(f"{output} is read and cannot be written; name another file.")
+        if any(includes(given, output) for given in (model, data)):
+            raise click.UsageError(
+                f"{output} is read, or would be by the next command; name a file elsewhere."
+            )
         check_predictions_place(output, overwrite)
     predictor = Predictor.load(model)
     if priors == "estimate":

@@ -79,7 +79,8 @@ def sum_of_squares(X: FloatArray) -> float:
     It is NaN exactly if one is, and finite only if all are. Infinity may also mean huge numbers.
     """
     flat = X.ravel(order="K")
-    return float(np.dot(flat, flat))
+    with np.errstate(over="ignore"):
+        return float(np.dot(flat, flat))
 
 
 def fold_stream(function: Callable[[Any], T], items: Iterable[Any], parallel_map: Mapper) -> T:

@@ -45,11 +45,10 @@ def check_in_memory(X: Any) -> None:
             f"X is the path {fspath(X)!r}. Give the rows themselves, as an array or a data frame;"
             " `pskem predict` answers about files of any size."
         )
-    if hasattr(X, "pieces") or is_dask(X):
+    if hasattr(type(X), "pieces") or is_dask(X):
         kind = "collection of Dask's" if is_dask(X) else type(X).__name__
         raise ValueError(
-            f"A {kind} is read piece by piece, which is not possible here, but for fit of"
-            " SharedKernelClassifier and SharedKernelDensity, and for score of classifiers. Give an"
+            f"A {kind} is read piece by piece, and all rows are needed in memory here. Give an"
             " array or a data frame. `pskem predict` answers about files of any size."
         )
 

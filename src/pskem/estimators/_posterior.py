@@ -85,9 +85,9 @@ class PosteriorMixin(TakesGaps):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            A collection of Dask's, or what :func:`pskem.open_table` gives, which has `y` and
-            `sample_weight` in columns, will do as well.
-        y : array-like of shape (n_samples,)
+            Or a collection of Dask's. Or what :func:`pskem.open_table` gives, then without `y` and
+            `sample_weight`.
+        y : array-like of shape (n_samples,), default=None
         sample_weight : array-like of shape (n_samples,), default=None
 
         Returns

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from pskem.clusters import DaskPieces
 from pskem.engine import Pieces, workers
 from pskem.estimators._dask import alone, delayed_rows
-from pskem.estimators._stored import Frame, StoredTable
+from pskem.estimators._stored import Frame, StoredTable, counted_frame
 
 __all__ = ["share_right", "share_right_of_table"]
 
@@ -33,7 +32,7 @@ class Judge:
     """Compares what an estimator says of rows with their classes.
 
     marker : stands for no class, as None and NaN do
-    names : of the columns, where pieces are arrays without them
+    names : of the columns of a table
     """
 
     estimator: Any
@@ -41,31 +40,41 @@ class Judge:
     names: Sequence[str] | None = None
 
     def __call__(self, frame: Frame) -> Share:
-        X, labels, weights = frame
+        X, labels, weights = counted_frame(frame)
         values, codes = labels.without(self.marker)
         known = np.flatnonzero(codes >= 0)
         if not len(known):
             return Share(0.0, 0.0)
         self._check_kind(values[codes[known[:1]]].tolist()[0])
-        X = X.iloc[known] if hasattr(X, "iloc") else self._named(X[known])
-        right = self.estimator.predict(X) == values[codes[known]]
-        counted = np.ones(len(known)) if weights is None else np.asarray(weights)[known]
+        X = X.iloc[known] if hasattr(X, "iloc") else X[known]
+        right = self.estimator.predict(self._arranged(X)) == values[codes[known]]
+        counted = np.ones(len(known)) if weights is None else weights[known]
         return Share(float(counted @ right), float(counted.sum()))
 
     def _check_kind(self, label: Any) -> None:
         known = self.estimator.classes_.tolist()[0]
         if isinstance(label, str) != isinstance(known, str):
             raise ValueError(
-                f"y holds classes such as {label!r}, and the model knows such as {known!r}: one"
-                " kind is texts, the other is not."
+                f"y holds classes such as {label!r}, and those of the model are such as {known!r}:"
+                " texts and other values are never equal."
             )
 
-    def _named(self, X: NDArray[Any]) -> Any:
-        if self.names is None:
+    def _arranged(self, X: Any) -> Any:
+        """The columns that the estimator knows by their names, in its order."""
+        wanted = getattr(self.estimator, "feature_names_in_", None)
+        if self.names is None or wanted is None:
             return X
         import pandas as pd  # which has read the table
 
-        return pd.DataFrame(X, columns=list(self.names))
+        missing = [name for name in wanted if name not in self.names]
+        if missing:
+            raise ValueError(
+                f"The table has no column {missing[0]!r}, which the model was trained on. Columns"
+                " that hold one value, or names, in the first rows are left out when a table is"
+                " opened."
+            )
+        frame = X if hasattr(X, "iloc") else pd.DataFrame(X, columns=list(self.names))
+        return frame[list(wanted)]
 
 
 def share_right(estimator: Any, X: Any, y: Any, sample_weight: Any, marker: Any) -> float:

@@ -172,7 +172,7 @@ class Census(NamedTuple):
 
 
 def take_census(categorical: NDArray[np.intp], marker: Any, frame: Frame) -> Census:
-    """Of a piece.
+    """Count the rows of a piece.
 
     categorical : places of the columns whose values are counted
     marker : stands for no class, as None and NaN do

@@ -22,7 +22,7 @@ class TableError(ValueError):
 
 
 class NoRowsError(TableError):
-    """A table has no rows, though it may have columns."""
+    """A table has columns and no rows."""
 
 
 class ReadOptions(NamedTuple):

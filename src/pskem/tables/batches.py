@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from pskem.clusters import DaskPieces, needed_client
 from pskem.engine import Additive, Mapper, fold_stream, rows_at_a_time
 from pskem.tables.base import TableError
-from pskem.tables.reading import ARROW, IN_PARTS, PARQUET, suffix_of
+from pskem.tables.reading import ARROW, IN_PARTS, PARQUET, is_remote, suffix_of
 
 __all__ = [
     "BATCHES",
@@ -25,7 +25,6 @@ __all__ = [
     "check_names",
     "give_back",
     "input_of",
-    "is_remote",
     "open_parquet",
     "readable",
     "system_of",
@@ -232,11 +231,6 @@ BATCHES: dict[str, Callable[[FilePart, Sequence[str], int], Iterator[Any]]] = {
     **dict.fromkeys(PARQUET, _parquet_batches),
     **dict.fromkeys(ARROW, _arrow_batches),
 }
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path is an address such as s3://bucket/part.parquet."""
-    return "://" in path
 
 
 def input_of(path: str) -> Any:

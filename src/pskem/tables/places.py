@@ -10,31 +10,25 @@ from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
-from pskem.tables.base import NoRowsError, TableError
-from pskem.tables.batches import give_back, is_remote, open_parquet, readable, system_of
+from pskem.tables.base import NoRowsError, TableError, check_unique
+from pskem.tables.batches import give_back, open_parquet, readable, system_of
 from pskem.tables.reading import (
     PARQUET,
     ROWS,
     from_arrow,
     is_named,
+    is_pattern,
+    is_remote,
     no_subsets,
     read_parts,
+    several,
     suffix_of,
     without_options,
 )
 
-__all__ = ["files_of", "read_files", "rows_of", "several"]
-
-
-def several(source: str) -> bool:
-    """Whether a source may stand for several files: a folder, a name with wildcards, an address."""
-    return is_remote(source) or os.path.isdir(source) or _is_pattern(source)
-
-
-def _is_pattern(source: str) -> bool:
-    return glob.has_magic(source) and not os.path.exists(source)
+__all__ = ["files_of", "includes", "read_files", "rows_of"]
 
 
 def files_of(source: Any) -> list[str]:
@@ -50,7 +44,7 @@ def files_of(source: Any) -> list[str]:
             if not inside:
                 raise TableError(f"The folder {item} has no Parquet files.")
             found += inside
-        elif _is_pattern(item):
+        elif is_pattern(item):
             matching = in_order(glob.glob(item))
             if not matching:
                 raise TableError(f"No file is called {item}.")
@@ -64,6 +58,20 @@ def files_of(source: Any) -> list[str]:
     if not found:
         raise TableError("There is no file to read: the list of files is empty.")
     return found
+
+
+def includes(source: str, path: str) -> bool:
+    """Whether a source stands for the file of this path, or would if there were one."""
+    if source.startswith("file://"):
+        source = unquote(urlsplit(source).path)
+    if is_remote(source):
+        return False
+    place = Path(os.path.abspath(path))
+    if os.path.isdir(source):
+        return place.parent == Path(os.path.abspath(source)) and suffix_of(path) in PARQUET
+    if is_pattern(source):
+        return place.match(os.path.abspath(source))
+    return os.path.exists(source) and os.path.exists(path) and os.path.samefile(source, path)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -136,6 +144,7 @@ def rows_of(
         raise TableError(f"{path} is not a Parquet file; of those that lie elsewhere, only these.")
     empty = True
     with readable(path), open_parquet(path) as file:
+        check_unique(path, file.schema_arrow.names)
         for batch in file.iter_batches(batch_size=rows):
             if batch.num_rows:
                 empty = False

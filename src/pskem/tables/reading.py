@@ -27,10 +27,13 @@ __all__ = [
     "find_reader",
     "from_arrow",
     "is_named",
+    "is_pattern",
+    "is_remote",
     "is_text",
     "no_subsets",
     "read_parts",
     "read_table",
+    "several",
     "suffix_of",
     "without_options",
 ]
@@ -56,6 +59,23 @@ def is_named(source: str) -> bool:
     return source in NAMED and not Path(source).is_file()
 
 
+def is_remote(source: str) -> bool:
+    """Whether a source is an address such as s3://bucket/part.parquet."""
+    return "://" in source
+
+
+def is_pattern(source: str) -> bool:
+    """Whether a source is a name with wildcards."""
+    return glob.has_magic(source) and not Path(source).exists()
+
+
+def several(source: str) -> bool:
+    """Whether a source may stand for several files: a folder, a name with wildcards, an address."""
+    if is_named(source):
+        return False
+    return is_remote(source) or Path(source).is_dir() or is_pattern(source)
+
+
 def is_text(source: str) -> bool:
     """Whether a source is a text file or stdin."""
     return source == "-" or (not is_named(source) and suffix_of(source) in SEPARATORS)
@@ -72,7 +92,7 @@ def without_options(address: str) -> tuple[str, str]:
 
 def suffix_of(path: str) -> str:
     """Suffix of the format, without the suffix of a compression and the options of an address."""
-    name = without_options(path)[0] if "://" in path else path
+    name = without_options(path)[0] if is_remote(path) else path
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
@@ -138,11 +158,10 @@ def no_subsets(source: str) -> TableError:
 def find_reader(source: str) -> Reader:
     """What reads a file, or stdin; an error if there is no such file, or none of a known kind."""
     suffix = ".csv" if source == "-" else suffix_of(source)
-    if "://" in source or (glob.has_magic(source) and not Path(source).exists()):
-        raise TableError(
-            f"{source} may stand for several files, and one file of this machine is needed here;"
-            " name it."
-        )
+    if is_remote(source):
+        raise TableError(f"{source} is an address, and a file of this machine is needed here.")
+    if is_pattern(source):
+        raise TableError(f"{source} stands for several files, and one is needed here; name it.")
     if source != "-" and not Path(source).exists():
         known = "" if suffix else f", and no data set of that name: {', '.join(NAMED)}"
         raise TableError(f"There is no file {source}{known}.")

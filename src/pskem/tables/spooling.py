@@ -14,7 +14,7 @@ from pskem.files import Scratch
 from pskem.tables.base import NoRowsError, TableError, spoken
 from pskem.tables.batches import Footer, check_names
 from pskem.tables.columns import Columns, align, labels_of
-from pskem.tables.reading import read_parts
+from pskem.tables.places import rows_of
 
 __all__ = ["spool", "target_type"]
 
@@ -81,7 +81,7 @@ def _parts_of(
 ) -> Iterator[Any]:
     """A file that has these columns, as data frames; none if it has no rows."""
     with suppress(NoRowsError):
-        for part in read_parts(path, verbatim=verbatim, text=text, rows=rows_at_a_time(len(names))):
+        for part in rows_of(path, text, verbatim, rows_at_a_time(len(names))):
             check_names(path, names, part.columns)
             yield part
 

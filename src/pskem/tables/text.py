@@ -17,14 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from pskem.tables.base import (
-    NoRowsError,
-    Reader,
-    ReadOptions,
-    TableError,
-    check_unique,
-    spoken,
-)
+from pskem.tables.base import Reader, ReadOptions, TableError, check_unique, spoken
 from pskem.tables.short import ShortRows
 
 __all__ = ["COMPRESSED", "MISSING", "SEPARATORS", "text_reader"]
@@ -153,7 +146,7 @@ def text_reader(separator: str) -> Reader:
 
 def _frames(source: str, stream: _Stream, separator: str, wanted: ReadOptions) -> Iterator[Any]:
     if not stream.lines:
-        raise NoRowsError(f"{spoken(source)} is empty.")
+        raise TableError(f"{spoken(source)} is empty.")
     used, decimal, names = _dialect(stream.lines, separator)
     if not names:
         raise TableError(f"{spoken(source)} has no names of columns in its first line.")

@@ -111,6 +111,8 @@ def _with_types(schema: Any, table: Any) -> Any:
     columns = []
     for column, field in zip(table.columns, schema, strict=True):
         try:
+            if not _is_widened(column.type, field.type):
+                raise pa.ArrowInvalid("the values would be others")
             columns.append(column.cast(field.type))
         except pa.ArrowException:
             raise TableError(
@@ -119,3 +121,16 @@ def _with_types(schema: Any, table: Any) -> Any:
                 " instead."
             ) from None
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _is_widened(kind: Any, wanted: Any) -> bool:
+    """Whether values of a type stay what they are in another, if it has room for them."""
+    from pyarrow import types
+
+    whole, text = types.is_integer, (types.is_string, types.is_large_string)
+    return (
+        kind == wanted
+        or types.is_null(kind)
+        or (whole(kind) and (whole(wanted) or types.is_float64(wanted)))
+        or all(any(is_text(each) for is_text in text) for each in (kind, wanted))
+    )

@@ -93,7 +93,9 @@ def _naming(path: str, source: str) -> Iterator[None]:
     try:
         yield
     except TableError as error:
-        raise error if path == source else TableError(f"{path}: {error}") from None
+        if path == source:
+            raise
+        raise type(error)(f"{path}: {error}") from error
 
 
 class Caution(NamedTuple):
@@ -174,7 +176,10 @@ class Predictor(NamedTuple):
         return self._replace(model=changed, trained=trained)
 
     def estimate_priors(self, source: str, **reading: Any) -> FloatArray:
-        """Class priors of a table, from its rows alone, whose probabilities are held in memory."""
+        """Class priors of a table, from its rows alone.
+
+        The probabilities of all rows are held in memory.
+        """
         proba = [self._proba(X) for _, _, X in self._parts(source, (), None, **reading)]
         with np.errstate(divide="ignore"):
             return estimate_priors(np.log(np.concatenate(proba)), self._final.class_prior_)

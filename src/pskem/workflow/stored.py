@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,7 +168,7 @@ def train_stored(
     classifier: SharedKernelClassifier,
     validation_fraction: float = 0.0,
     checkpoint: Journal | None = None,
-    tell: Callable[[str], object] = str,  # nobody
+    tell: Callable[[str], None] | None = None,
 ) -> Trained:
     """Train on a table, with a part of the rows held out to measure accuracy.
 
@@ -181,20 +180,20 @@ def train_stored(
     table = task.table
     if table.n_rows < MANY:
         few = task.in_memory(classifier.n_jobs)
-        for line in few.remarks[len(task.remarks) :]:
-            tell(line)
+        _say(few.remarks[len(task.remarks) :], tell)
         return train(few, classifier, validation_fraction, checkpoint)
     model = clone(classifier).set_params(categorical_features=None)
     seed = measured_seed(classifier.random_state)
     sides = [Side(validation_fraction, held_out, seed) for held_out in (False, True)]
-    census, spread = _look(table, sides[0], classifier.n_jobs)
-    counts = {str(label): n for label, (_, n) in census.classes.items()}
+    with workers(classifier.n_jobs) as parallel_map:
+        look = Look(len(table.used.numeric), sides[0])
+        census, spread = table.pieces.fold(look, parallel_map)
+    counts = {label: n for label, (_, n) in census.classes.items()}
     n_counted, n_unlabelled = sum(counts.values()), census.unlabelled[1]
     check_counts(counts, str(table.target), n_unlabelled > 0)
     n_left_out = table.n_rows - n_counted - census.uncounted
     remarks = remarks_on_rows(n_unlabelled if table.unlabelled else n_left_out, table.unlabelled)
-    for line in remarks:
-        tell(line)
+    _say(remarks, tell)
     task = task._replace(remarks=[*task.remarks, *remarks])
     kept, asked = (Part(table, side, spread) for side in sides)
     model.fit(kept, checkpoint=checkpoint)
@@ -215,6 +214,12 @@ def train_stored(
     )
 
 
+def _say(lines: Sequence[str], tell: Callable[[str], None] | None) -> None:
+    if tell is not None:
+        for line in lines:
+            tell(line)
+
+
 @dataclass(frozen=True)
 class Side:
     """The rows of a frame that are held out, or the others, as far as they count.
@@ -228,7 +233,7 @@ class Side:
 
     def __call__(self, frame: Frame) -> Frame:
         frame = counted_frame(frame)
-        if not self.fraction:
+        if not (self.fraction or self.held_out):  # all are trained on
             return frame
         chosen = (lots_of(frame.X, self.seed) < self.fraction) & (frame.labels.codes >= 0)
         rows = np.flatnonzero(chosen == self.held_out)
@@ -283,15 +288,21 @@ class Seen(NamedTuple):
         return Seen(self.census.merge(other.census), self.spread.merge(other.spread))
 
 
-def _seen(n_numbers: int, kept: Side, frame: Frame) -> Seen:
-    X = kept(frame).X
-    numbers = X.iloc[:, :n_numbers].to_numpy() if hasattr(X, "iloc") else X
-    return Seen(take_census(np.empty(0, dtype=np.intp), None, frame), Spread.of(numbers))
+@dataclass(frozen=True)
+class Look:
+    """Takes in what is to be known of the rows of a frame.
 
+    n_numbers : columns of numbers, which are the first ones
+    kept : the rows that are trained on
+    """
 
-def _look(table: FileTable, kept: Side, n_jobs: int | None) -> Seen:
-    with workers(n_jobs) as parallel_map:
-        return table.pieces.fold(partial(_seen, len(table.used.numeric), kept), parallel_map)
+    n_numbers: int
+    kept: Side
+
+    def __call__(self, frame: Frame) -> Seen:
+        X = self.kept(frame).X
+        numbers = X.iloc[:, : self.n_numbers].to_numpy() if hasattr(X, "iloc") else X
+        return Seen(take_census(np.empty(0, dtype=np.intp), None, frame), Spread.of(numbers))
 
 
 @dataclass(frozen=True, eq=False)

@@ -169,14 +169,17 @@ def check_classes(y: NDArray[Any], target: str) -> None:
     )
 
 
-def check_counts(counts: Mapping[str, int], target: str, unlabelled: bool) -> None:
-    """The same, by the rows of each class, and whether there are rows without one."""
+def check_counts(counts: Mapping[Any, int], target: str, unlabelled: bool) -> None:
+    """Refuse a column of which these are the numbers of rows of each class.
+
+    unlabelled : whether there are rows without a class
+    """
     if len(counts) < 2:
         raise TableError(
             f"The column {target!r} holds {'one class only' if counts else 'no class'}; a"
             " classifier needs two at least."
         )
-    rare = [name for name, n in counts.items() if n < SMALLEST_CLASS]
+    rare = sorted(str(name) for name, n in counts.items() if n < SMALLEST_CLASS)
     if rare and not unlabelled:  # otherwise other rows say what the class is like
         raise TableError(
             f"The column {target!r} holds {len(rare):,} class(es) with a single row:"
