@@ -73,13 +73,11 @@ class Tally(NamedTuple):
         predicted = proba.argmax(axis=1)
         own = proba[np.arange(n), labels]
         least = np.finfo(proba.dtype).eps  # a probability of 0 is taken for this
-        confidence = proba.max(axis=1)
-        bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
         return cls(
             np.bincount(labels * L + predicted, minlength=L * L).reshape(L, L),
             float(-np.log(np.clip(own, least, 1.0)).sum(dtype=np.float64)),
             float(np.square(proba - np.eye(L)[labels]).sum(dtype=np.float64)),
-            np.bincount(bins, (predicted == labels) - confidence, BINS).astype(np.float64),
+            _gaps(labels, proba),
         )
 
     @classmethod
@@ -99,15 +97,6 @@ class Tally(NamedTuple):
     def n_samples(self) -> int:
         return int(self.confusion.sum())
 
-    @property
-    def calibration_error(self) -> float:
-        """Expected calibration error: mean of |accuracy - confidence| over bins of confidence.
-
-        Guo, Pleiss, Sun & Weinberger (2017). The confidence is the largest probability of a sample;
-        the bins have equal width.
-        """
-        return float(np.abs(self.gaps).sum() / self.n_samples)
-
     def evaluation(self, names: list[str]) -> Evaluation:
         """All metrics, with the names of the classes."""
         n, right = self.n_samples, np.diag(self.confusion)
@@ -121,7 +110,7 @@ class Tally(NamedTuple):
             balanced_accuracy=float(recall[support > 0].mean()),
             log_loss=self.losses / n,
             brier=self.squares / n,
-            calibration_error=self.calibration_error,
+            calibration_error=float(np.abs(self.gaps).sum() / n),
             confusion=self.confusion,
             classes=[
                 ClassScores(name, float(p), float(r), float(f), int(k))
@@ -136,5 +125,17 @@ def evaluate(labels: NDArray[np.intp], proba: FloatArray, names: list[str]) -> E
 
 
 def calibration_error(labels: NDArray[np.intp], proba: FloatArray) -> float:
-    """Expected calibration error of the predicted classes, over bins of confidence."""
-    return Tally.of(labels, proba).calibration_error
+    """Expected calibration error: mean of |accuracy - confidence| over bins of confidence.
+
+    Guo, Pleiss, Sun & Weinberger (2017). The confidence is the largest probability of a sample; the
+    bins have equal width. A label may be that of no class.
+    """
+    return float(np.abs(_gaps(labels, proba)).sum() / len(labels))
+
+
+def _gaps(labels: NDArray[np.intp], proba: FloatArray) -> FloatArray:
+    """Sums of right - confidence in each bin of confidence, (BINS,)."""
+    confidence = proba.max(axis=1)
+    right = proba.argmax(axis=1) == labels
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return np.bincount(bins, right - confidence, BINS).astype(np.float64)

@@ -272,8 +272,7 @@ def test_a_cluster_of_our_own_never_gives_a_worker_up(frame, capsys, monkeypatch
 
     def train(*given, **more):
         asked.append(dask.config.get("distributed.deploy.lost-worker-timeout"))
-        with distributed.default_client() as client:
-            assert len(client.nthreads()) == 1
+        assert len(distributed.default_client().nthreads()) == 1
         raise ValueError("enough")
 
     before = dask.config.get("distributed.deploy.lost-worker-timeout")
