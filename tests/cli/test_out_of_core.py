@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pskem import load, open_table, save
 from pskem.cli.app import run
+from pskem.clusters import current_client
 from pskem.tables.batches import Stored
 from pskem.training._loop import Trainer
 from pskem.training._piecewise import PieceSource
@@ -250,6 +251,7 @@ def test_clusters_that_cannot_be_are_refused(frame, capsys, monkeypatch, argumen
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
+    assert current_client() is None, "none stays behind"
 
 
 def test_a_cluster_that_fails_is_said_like_a_file_that_does(frame, capsys, monkeypatch):
@@ -272,7 +274,7 @@ def test_a_cluster_of_our_own_never_gives_a_worker_up(frame, capsys, monkeypatch
 
     def train(*given, **more):
         asked.append(dask.config.get("distributed.deploy.lost-worker-timeout"))
-        assert len(distributed.default_client().nthreads()) == 1
+        assert len(distributed.get_client().nthreads()) == 1
         raise ValueError("enough")
 
     before = dask.config.get("distributed.deploy.lost-worker-timeout")

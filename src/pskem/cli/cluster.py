@@ -57,6 +57,7 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
         if address is None:
             address = stack.enter_context(_local(n_workers)).scheduler_address
         client = stack.enter_context(_client(address))
+        stack.enter_context(client.as_current())
         found = len(client.nthreads())
         if not found:
             raise click.ClickException(f"The Dask cluster at {address} has no workers.")
@@ -65,11 +66,14 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
 
 
 def _client(address: str) -> Any:
-    """A client of the scheduler at an address, which becomes the one that Dask uses."""
+    """A client of the scheduler at an address.
+
+    It is not made the default one: if it cannot connect, it would stay that for good.
+    """
     from distributed import Client
 
     try:
-        return Client(address, timeout=PATIENCE)
+        return Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise click.ClickException(
             f"There is no Dask scheduler at {address}: {_reason(error)}"
