@@ -10,6 +10,7 @@ import secrets
 import shutil
 import socket
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+#: Seconds after which a temporary file is locked, if it ever is.
+NEW = 60.0
 #: Numbers of errors that say that no more can be written.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -55,6 +63,7 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     temporary = target.with_name(f".{target.name}.{own_mark()}")
     try:  # a signal may come as soon as there is something to remove
         with open(temporary, mode.replace("w", "x"), opener=mine, **options) as stream:
+            _hold(stream.fileno())
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -83,12 +92,63 @@ class Scratch:
         sweep(parent, "pskem.")
         self.folder = parent / f"pskem.{own_mark()}"
         self.folder.mkdir(mode=0o700)
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        held = None if os.name == "nt" else os.open(self.folder, os.O_RDONLY)
+        weakref.finalize(self, _remove, self.folder, held)
+        if held is not None:
+            _hold(held)
 
 
 def own_mark() -> str:
     """The end of a temporary file's name: whose it is, and a number."""
     return f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
+
+
+def _remove(folder: Path, held: int | None) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if held is not None:
+        os.close(held)
+
+
+def _hold(file: int) -> None:
+    """Lock a temporary file or folder that is open, until its process closes it or is gone."""
+    if fcntl is not None:
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(file, fcntl.LOCK_EX)  # others hold it for the moment that they look
+
+
+def _is_held(path: Path) -> bool | None:
+    """Whether a process holds a temporary file or folder; None if that cannot be told."""
+    if fcntl is None:
+        return None
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return False
+
+
+def _is_left(path: Path, process: int) -> bool:
+    """Whether the process that made a temporary file is gone.
+
+    Containers of one name may share a folder and have processes of the same number, so that the
+    number alone does not tell. A lock does, once the file is not quite new.
+    """
+    held = _is_held(path)
+    if held:
+        return False
+    if not is_alive(process):
+        return True
+    with suppress(OSError):
+        return held is False and time.time() - path.stat().st_mtime > NEW
+    return False
 
 
 def sweep(folder: Path, beginning: str) -> None:
@@ -99,7 +159,7 @@ def sweep(folder: Path, beginning: str) -> None:
     mark = re.compile(rf"{re.escape(beginning + socket.gethostname())}\.(\d+)\.[0-9a-f]{{8}}")
     for path in folder.glob(f"{glob.escape(beginning)}*"):
         found = mark.fullmatch(path.name)
-        if found is None or is_alive(int(found[1])):
+        if found is None or not _is_left(path, int(found[1])):
             continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,14 +1,16 @@
 """Temporary files: those of processes that are gone are removed, others never."""
 
+import errno
 import os
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
 from pskem import files
-from pskem.files import Scratch, atomic_write, own_mark, sweep
+from pskem.files import Scratch, atomic_write, own_mark, replacing, sweep
 
 pytestmark = pytest.mark.plumbing
 
@@ -64,6 +66,57 @@ def test_on_windows_no_process_is_asked(tmp_path, gone, monkeypatch):
         assert files.is_alive(gone)
     sweep(tmp_path, ".model.pskem.")
     assert not left.exists()
+
+
+@pytest.fixture
+def of_others(tmp_path):
+    """As containers of one name leave files in a folder: three that were made an hour ago."""
+    fcntl = pytest.importorskip("fcntl", reason="needs locks of files")
+    here = f".model.pskem.{socket.gethostname()}"
+    held, left, new = (
+        tmp_path / f"{here}.{process}.{i:08x}"
+        for i, process in enumerate((2**22 + 1, os.getppid(), os.getppid()))
+    )
+    for path in (held, left, new):
+        path.write_text("half")
+    for path in (held, left):
+        os.utime(path, (time.time() - 3600.0,) * 2)
+    with held.open() as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield held, left, new
+
+
+def test_what_another_container_writes_stays_though_its_process_is_not_here(of_others, tmp_path):
+    """A process of such a number may be here all the same: then age and lock decide."""
+    held, _, new = of_others
+    sweep(tmp_path, ".model.pskem.")
+    assert set(tmp_path.iterdir()) == {held, new}
+
+
+def test_without_locks_the_number_of_the_process_decides(of_others, tmp_path, monkeypatch):
+    _, left, new = of_others
+
+    def refused(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(files.fcntl, "flock", refused)
+    sweep(tmp_path, ".model.pskem.")
+    assert set(tmp_path.iterdir()) == {left, new}
+    atomic_write(tmp_path / "model.pskem", b"whole")
+    assert (tmp_path / "model.pskem").read_bytes() == b"whole"
+
+
+def test_what_is_being_written_is_held(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl", reason="needs locks of files")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    scratch = Scratch()
+    assert files._is_held(scratch.folder)
+    with replacing(tmp_path / "model.pskem") as stream:
+        stream.write(b"half")
+        (temporary,) = tmp_path.glob(".*")
+        assert files._is_held(temporary)
+    assert files._is_held(tmp_path / "model.pskem") is False
 
 
 @pytest.mark.skipif(not os.access("/proc", os.W_OK), reason="/proc is not said to be writable")
