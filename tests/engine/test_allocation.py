@@ -103,3 +103,17 @@ def test_memory_is_given_back_after_long_work_alone(monkeypatch):
     with _allocation.given_back():
         pass
     assert given == [0]
+
+
+def test_what_arrow_keeps_is_given_back_too_if_it_is_there(monkeypatch):
+    from pskem.engine import _allocation, give_back
+
+    given = []
+    pool = SimpleNamespace(release_unused=lambda: given.append("arrow"))
+    monkeypatch.setattr(_allocation, "_allocator", lambda: None)
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(default_memory_pool=lambda: pool))
+    give_back()
+    assert given == ["arrow"]
+    monkeypatch.delitem(sys.modules, "pyarrow")
+    give_back()
+    assert "pyarrow" not in sys.modules

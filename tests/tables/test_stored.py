@@ -282,11 +282,11 @@ def test_reasons_are_whole_words_and_ask_for_the_end_of_truncated_files(reason, 
 
 
 def test_footers_are_read_once(frame, tmp_path, monkeypatch):
-    """But for the first file, of which the first rows are read."""
+    """But for the first file, which has the first rows."""
     paths = []
     for i in range(3):
         (tmp_path / str(i)).mkdir()
-        paths.append(write(frame.head(400), "parquet", tmp_path / str(i)))
+        paths.append(write(frame, "parquet", tmp_path / str(i)))
     opened = []
     begin = pq.ParquetFile.__init__
 
@@ -406,6 +406,57 @@ def test_a_column_may_be_empty_in_one_part(frame, tmp_path):
     whole = pd.concat([frame, frame.assign(a=np.nan)])
     expected = classifier().fit(whole[["a", "c"]], whole["kind"])
     assert distance(expected, classifier().fit(table)) < 1e-9
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_the_first_rows_may_lie_in_several_files(frame, tmp_path, kind):
+    """What a column holds is not decided by one small file."""
+    frame = frame[["a", "c", "colour", "kind"]].head(600)
+    frame.loc[:99, ["a", "colour"]] = None
+    frame.loc[:99, "kind"] = "iris"
+    paths = []
+    for i in range(6):
+        (tmp_path / str(i)).mkdir()
+        paths.append(write(frame[100 * i : 100 * (i + 1)], kind, tmp_path / str(i)))
+    table = open_table(paths, "kind")
+    assert table.used.numeric == ["a", "c"]
+    assert table.used.categorical == ["colour"]
+    expected = classifier().fit(frame.drop(columns="kind"), frame["kind"])
+    assert distance(expected, classifier().fit(table)) < 1e-9
+
+
+def test_files_are_found_from_every_folder_and_called_as_they_were_given(
+    frame, tmp_path, monkeypatch
+):
+    write(frame, "parquet", tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    table = open_table("table.parquet", "kind")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    classifier().fit(table)
+    (tmp_path / "table.parquet").write_bytes(b"")
+    with pytest.raises(TableError, match=r"^table\.parquet has changed"):
+        classifier().fit(table)
+
+
+def test_a_file_that_is_replaced_in_the_middle_of_a_pass_is_noticed(frame, tmp_path, monkeypatch):
+    """One that is open stays readable, and a pass may have read either."""
+    monkeypatch.setattr(_pieces, "MOST_ROWS", 1024)
+    path = write(frame, "parquet", tmp_path)
+    table = open_table(path, "kind")
+    (tmp_path / "new").mkdir()
+    other = write(frame.assign(a=0.0), "parquet", tmp_path / "new")
+    seen = []
+
+    def rows(part):
+        seen.append(part)
+        if len(seen) == 3:
+            os.replace(other, path)
+        return Rows((part,))
+
+    with pytest.raises(TableError, match="has changed while it was being read"):
+        table.pieces.fold(rows, serial_map)
+    assert len(seen) > 3
 
 
 @pytest.mark.parametrize("value", [1e120, -1e120])

@@ -12,13 +12,15 @@ is freed, and for a moment afterwards: the next partition comes soon. Then its l
 were, and the memory is given back.
 
 What was kept for one pass lies scattered, and the next may need arrays of other sizes. So it is
-given back after a pass that took so long that clearing the pages again does not count.
+given back after a pass that took so long that clearing the pages again does not count. The same
+holds for what Arrow keeps for files to come, about 100 MB for Parquet.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -29,7 +31,7 @@ import numpy as np
 
 from pskem.engine._parallel import Shared
 
-__all__ = ["given_back", "kept_memory"]
+__all__ = ["give_back", "given_back", "kept_memory"]
 
 #: As in glibc's malloc.h; its own limit where nobody has set one; the largest that it allows.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
@@ -39,7 +41,7 @@ KEPT = 2**28
 #: Seconds for which memory is kept for those who come next.
 MOMENT = 2.0
 #: Seconds of work beside which it takes no time to clear pages.
-LONG = 1.0
+LONG = 5.0
 
 
 @cache
@@ -67,7 +69,7 @@ def _keep() -> Callable[[], None] | None:
 
     def undo() -> None:
         limit(*before)
-        library.malloc_trim(0)
+        give_back()
 
     limit(KEPT, LARGEST_MMAP)
     return undo
@@ -77,11 +79,19 @@ def _keep() -> Callable[[], None] | None:
 kept_memory = Shared(_keep, linger=MOMENT)
 
 
+def give_back() -> None:
+    """Give the system the memory that the C library keeps, and Arrow if it was imported."""
+    library, arrow = _allocator(), sys.modules.get("pyarrow")
+    if library is not None:
+        library.malloc_trim(0)
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
+
+
 @contextmanager
 def given_back() -> Iterator[None]:
     """Give free memory back to the system at the end, if it is long after the beginning."""
     start = monotonic()
     yield
-    library = _allocator()
-    if library is not None and monotonic() - start > LONG:
-        library.malloc_trim(0)
+    if monotonic() - start > LONG:
+        give_back()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -14,7 +16,15 @@ __all__ = [
     "check_unique",
     "repeated",
     "spoken",
+    "unreadable",
 ]
+
+#: Characters of another library's reason that a message repeats, and what those of files that end
+#: too early have in common.
+LONGEST_REASON = 300
+TRUNCATED = re.compile(
+    "magic|footer|not an arrow file|too small|file size is|only read|end of|eof|thrift", re.I
+)
 
 
 class TableError(ValueError):
@@ -39,6 +49,13 @@ Reader = Callable[[str, ReadOptions], Iterator[Any]]
 def spoken(source: str) -> str:
     """Name of a source in messages."""
     return "Standard input" if source == "-" else source
+
+
+def unreadable(source: str, error: Exception) -> TableError:
+    """The error that a table cannot be read, for another library's reason."""
+    reason = shorten(str(error).rstrip(". "), LONGEST_REASON, placeholder=" ..")
+    hint = " Was it written to its end?" if TRUNCATED.search(reason) else ""
+    return TableError(f"{spoken(source)} cannot be read: {reason or type(error).__name__}.{hint}")
 
 
 def check_unique(source: str, names: list[str]) -> None:

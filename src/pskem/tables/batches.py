@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from textwrap import shorten
 from typing import Any, NamedTuple, TypeVar
 
 from pskem.clusters import DaskPieces, needed_client
 from pskem.engine import Additive, Mapper, fold_stream, rows_at_a_time
-from pskem.tables.base import TableError
+from pskem.tables.base import TableError, unreadable
 from pskem.tables.reading import ARROW, IN_PARTS, PARQUET, is_remote, suffix_of
 
 __all__ = [
@@ -23,7 +21,6 @@ __all__ = [
     "Footer",
     "Stored",
     "check_names",
-    "give_back",
     "input_of",
     "open_parquet",
     "readable",
@@ -36,12 +33,6 @@ LARGEST_BATCH = 2**27
 ELSEWHERE: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**22}
 #: Rows of a part of a file that a worker reads, at least, if there are as many row groups.
 ROWS_OF_PART = 2**17
-#: Characters of another library's reason that a message repeats, and what those of files that end
-#: too early have in common.
-LONGEST_REASON = 300
-TRUNCATED = re.compile(
-    "magic|footer|not an arrow file|too small|file size is|only read|end of|eof|thrift", re.I
-)
 T = TypeVar("T", bound=Additive)
 
 
@@ -78,27 +69,32 @@ class Footer(NamedTuple):
 
 @dataclass(frozen=True)
 class Stored:
-    """A file of Arrow columns, and what it was like when it was opened."""
+    """A file of Arrow columns, and what it was like when it was opened.
+
+    path : from wherever somebody looks
+    named : what the file is called in messages
+    """
 
     path: str
+    named: str
     size: int
     changed: int
     footer: Footer
 
     @classmethod
     def at(cls, path: str, footer: Footer) -> Stored:
-        return cls(path, *_state(path), footer)
+        return cls(path if is_remote(path) else os.path.abspath(path), path, *_state(path), footer)
 
     def check(self) -> None:
-        """Refuse a file that is another one by now."""
-        _check(self.path, self.path, (self.size, self.changed))
+        """Refuse a file that is another one by now; addresses are asked where they are read."""
+        if not is_remote(self.path):
+            _check(self.named, self.path, (self.size, self.changed))
 
     @property
     def whole(self) -> FilePart:
-        """All of it; it is found from every folder."""
-        if is_remote(self.path):
-            return FilePart(self.path, self.path, state=(self.size, self.changed))
-        return FilePart(os.path.abspath(self.path), self.path)
+        """All of it."""
+        state = (self.size, self.changed) if is_remote(self.path) else None
+        return FilePart(self.path, self.named, state=state)
 
     def cut(self) -> Iterator[FilePart]:
         """Parts that workers, who may be in other folders, read: some row groups each."""
@@ -156,14 +152,20 @@ class Batches:
     names: list[str]
 
     def fold(self, function: Callable[[Any], T], parallel_map: Mapper) -> T:
-        for file in self.files:
-            if not is_remote(file.path):  # those are asked for where they are read
-                file.check()
+        self._check()
         read = partial(_batches_of, self.names)
         if self.parts:
-            return DaskPieces(self.parts, read, needed_client()).fold(function, parallel_map)
-        batches = chain.from_iterable(read(file.whole) for file in self.files)
-        return fold_stream(function, batches, parallel_map)
+            pieces = DaskPieces(self.parts, read, needed_client())
+            found = pieces.fold(function, parallel_map)
+        else:
+            batches = chain.from_iterable(read(file.whole) for file in self.files)
+            found = fold_stream(function, batches, parallel_map)
+        self._check()  # one that was replaced meanwhile may have been read in part
+        return found
+
+    def _check(self) -> None:
+        for file in self.files:
+            file.check()
 
 
 def _batches_of(names: Sequence[str], part: FilePart) -> Iterator[Any]:
@@ -171,14 +173,6 @@ def _batches_of(names: Sequence[str], part: FilePart) -> Iterator[Any]:
         if part.state is not None:
             _check(part.named, part.path, part.state)
         yield from BATCHES[suffix_of(part.path)](part, names, rows_at_a_time(len(names)))
-    give_back()
-
-
-def give_back() -> None:
-    """Give the system the memory that Arrow keeps for files to come: about 100 MB for Parquet."""
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
 
 
 class readable:
@@ -196,9 +190,7 @@ class readable:
         if isinstance(error, TableError):
             return
         if isinstance(error, OSError | pa.ArrowException):
-            reason = shorten(str(error).rstrip(". "), LONGEST_REASON, placeholder=" ..")
-            hint = " Was it written to its end?" if TRUNCATED.search(reason) else ""
-            raise TableError(f"{self.path} cannot be read: {reason}.{hint}") from None
+            raise unreadable(self.path, error) from None
 
 
 def _parquet_batches(part: FilePart, names: Sequence[str], rows: int) -> Iterator[Any]:
@@ -217,7 +209,8 @@ def _arrow_batches(part: FilePart, names: Sequence[str], rows: int) -> Iterator[
         present, n = reader.schema.names, max(1, reader.num_record_batches)
     check_names(part.named, names, present)
     # Nothing is read of other columns.
-    options = pa.ipc.IpcReadOptions(included_fields=[present.index(name) for name in names])
+    places = {name: place for place, name in enumerate(present)}
+    options = pa.ipc.IpcReadOptions(included_fields=[places[name] for name in names])
     opener = pa.OSFile if os.path.getsize(path) / n <= LARGEST_BATCH else pa.memory_map
     with opener(path) as file:
         reader = pa.ipc.open_file(file, options=options)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from pskem.tables.base import NoRowsError, TableError, check_unique
-from pskem.tables.batches import give_back, open_parquet, readable, system_of
+from pskem.tables.batches import open_parquet, readable, system_of
 from pskem.tables.reading import (
     PARQUET,
     ROWS,
@@ -149,6 +149,5 @@ def rows_of(
             if batch.num_rows:
                 empty = False
                 yield from_arrow(batch, verbatim)
-    give_back()
     if empty:
         raise NoRowsError(f"{path} has no rows.")

@@ -14,7 +14,15 @@ import pandas as pd
 
 from pskem.datasets import CATALOGUE, LOADERS
 from pskem.datasets.readers import FormatError, read_arff
-from pskem.tables.base import NoRowsError, Reader, ReadOptions, TableError, check_unique, spoken
+from pskem.tables.base import (
+    NoRowsError,
+    Reader,
+    ReadOptions,
+    TableError,
+    check_unique,
+    spoken,
+    unreadable,
+)
 from pskem.tables.text import COMPRESSED, SEPARATORS, text_reader
 
 __all__ = [
@@ -145,8 +153,7 @@ def read_parts(
             " UTF-8, for example with: iconv -f latin1 -t utf-8."
         ) from error
     except (OSError, ValueError, EOFError, csv.Error, lzma.LZMAError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise TableError(f"{name} cannot be read: {reason}") from error
+        raise unreadable(source, error) from error
     if n_rows == 0:
         raise NoRowsError(f"{name} has no rows.")
 

@@ -16,7 +16,7 @@ from pskem.tables.batches import Footer, check_names
 from pskem.tables.columns import Columns, align, labels_of
 from pskem.tables.places import rows_of
 
-__all__ = ["spool", "target_type"]
+__all__ = ["aligned", "spool", "target_type"]
 
 
 def target_type(footers: Collection[Footer], head: Any, target: str) -> Any:
@@ -61,7 +61,7 @@ def spool(
         with pa.OSFile(place, "wb") as file, pa.ipc.new_file(file, schema) as writer:
             for path in paths:
                 for part in _parts_of(path, schema.names, classes, categorical):
-                    frame = _aligned(path, part, wanted)
+                    frame = aligned(path, part, wanted)
                     for name in classes:
                         texts = _texts_of(part, name) if as_text else None
                         plain = pd.ArrowDtype(kind)
@@ -86,7 +86,8 @@ def _parts_of(
             yield part
 
 
-def _aligned(path: str, part: Any, columns: Columns) -> Any:
+def aligned(path: str, part: Any, columns: Columns) -> Any:
+    """Columns of a part of a file; errors name the file."""
     try:
         return align(part, columns)
     except TableError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -14,11 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pskem.engine import Mapped, Pieces, sum_of_squares
+from pskem.engine import Mapped, Pieces, give_back, sum_of_squares
 from pskem.estimators import Frame, Labels
 from pskem.files import Scratch
 from pskem.structures import FloatArray
-from pskem.tables.base import NoRowsError, TableError, check_unique
+from pskem.tables.base import TableError, check_unique
 from pskem.tables.batches import (
     BATCHES,
     Batches,
@@ -26,7 +25,6 @@ from pskem.tables.batches import (
     Footer,
     Stored,
     check_names,
-    give_back,
 )
 from pskem.tables.columns import (
     LARGEST,
@@ -38,7 +36,8 @@ from pskem.tables.columns import (
     infer_columns,
     labels_of,
 )
-from pskem.tables.places import files_of, rows_of
+from pskem.tables.heads import check_kinds, first_rows, joined
+from pskem.tables.places import files_of
 from pskem.tables.reading import suffix_of
 from pskem.tables.spooling import spool, target_type
 from pskem.tables.text import COMPRESSED
@@ -252,7 +251,8 @@ def open_table(
     """
     paths = files_of(source)
     name = str(source) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    head = counted = _head(paths, name, target, categorical)
+    first = first_rows(paths, name, target, weights, categorical)
+    head = counted = joined(first)
     give_back()
     if target is not None:
         if weights == target:
@@ -263,6 +263,7 @@ def open_table(
         given_weights(counted, weights)
     unused = drop if weights is None else (*drop, weights)
     columns = infer_columns(head, target, unused, categorical)
+    check_kinds(first, [*columns.numeric, target, *unused, *categorical])
     scratch = None
     wanted = [*columns.used, *filter(None, (target, weights))]
     numbers = [*columns.numeric, *([] if weights is None else [weights])]
@@ -285,15 +286,6 @@ def stored_size(path: str) -> int:
         return 8 * sum(footer.sizes) * len(footer.schema.names)
     packed = path.lower().endswith(tuple(COMPRESSED))
     return os.path.getsize(path) * (PACKED if packed else 1)
-
-
-def _head(paths: Sequence[str], name: str, target: str | None, categorical: Collection[str]) -> Any:
-    """The first rows, as a data frame, of the first file that has some."""
-    verbatim = [] if target is None else [target]
-    for path in paths:
-        with suppress(NoRowsError):
-            return next(rows_of(path, categorical, verbatim))
-    raise NoRowsError(f"{name} has no rows.")
 
 
 def _typed(path: str, footer: Footer, wanted: Sequence[str], numbers: Sequence[str]) -> bool:
