@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,30 @@ from sklearn.datasets import load_iris
 
 from pskem import load
 from pskem.cli.app import run
+from pskem.persistence import Checkpoint
 
 pytestmark = pytest.mark.plumbing
 
 #: Without those that are held out still more than are read at once.
 N = 23_000
-#: The command with checkpoints after every pass and every trial.
-EAGER = "from pskem.persistence import checkpoints as c; c.SHARE = float('inf')"
+#: The command with checkpoints after every pass and every trial; after so many it waits.
+CODE = """
+import sys, time
+from pskem.cli import main
+from pskem.persistence import checkpoints
+
+write, left = checkpoints.Checkpoint.write, int(sys.argv[1])
+
+def waiting(self):
+    global left
+    if left == 0:
+        time.sleep(600.0)
+    left -= 1
+    write(self)
+
+checkpoints.SHARE, checkpoints.Checkpoint.write = float("inf"), waiting
+main(sys.argv[2:])
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -44,32 +62,46 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def started(arguments):
-    code = f"{EAGER}; from pskem.cli import main; main({arguments!r})"
+@contextmanager
+def begun(arguments, most):
+    """The process of a command that has written its checkpoint; it waits after so many times."""
+    command = [sys.executable, "-c", CODE, str(most), *arguments]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code], **quiet)
+    with subprocess.Popen(command, **quiet) as process:
+        try:
+            deadline = time.monotonic() + 120.0
+            while not os.path.exists("run.checkpoint"):
+                assert process.poll() is None, process.stderr.read().decode()
+                assert time.monotonic() < deadline, "there is no checkpoint"
+                time.sleep(0.01)
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_is_killed_ends_with_the_same_model(name, capsys):
+def test_a_command_that_is_killed_ends_with_the_same_model(name, capsys, monkeypatch):
+    """At a random moment of its first half, which is not made again."""
     command = [*COMMANDS[name], "--checkpoint", "run.checkpoint", "--n-jobs", "1"]
+    made, put = [], Checkpoint.put
+    monkeypatch.setattr(Checkpoint, "put", lambda *given: made.append(given[1]) or put(*given))
     start = time.monotonic()
     assert run([*command, "-o", "undisturbed.pskem"]) == 0
-    whole = time.monotonic() - start
+    whole, n_whole = time.monotonic() - start, len(made)
     assert not os.path.exists("run.checkpoint")
-    rng = random.Random(os.urandom(8))
-    deadline = time.monotonic() + 20.0
-    process = started([*command, "-o", "killed.pskem"])
-    while not os.path.exists("run.checkpoint") and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(rng.uniform(0.0, 0.5 * whole))
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    left = os.path.exists("run.checkpoint")
-    assert left or os.path.exists("killed.pskem"), "it was killed before its end, or it was done"
+    rng, most = random.Random(os.urandom(8)), n_whole // 2
+    with begun([*command, "-o", "killed.pskem"], most) as process:
+        time.sleep(rng.uniform(0.0, 0.5 * whole))
+        process.send_signal(signal.SIGKILL)
+        _, err = process.communicate()
+    assert process.returncode == -signal.SIGKILL, err.decode()
+    assert os.path.exists("run.checkpoint")
+    assert not os.path.exists("killed.pskem")
+    capsys.readouterr()
+    made.clear()
     assert run([*command, "-o", "killed.pskem"]) == 0
-    resumed = "The training goes on from run.checkpoint." in capsys.readouterr().err
-    assert resumed == left
+    assert "The training goes on from run.checkpoint." in capsys.readouterr().err
+    assert n_whole - most <= len(made) < n_whole
     assert not os.path.exists("run.checkpoint")
     one, two = (load(f"{name}.pskem") for name in ("undisturbed", "killed"))
     frame = pd.read_parquet("large.parquet").drop(columns="kind")
@@ -103,16 +135,21 @@ def test_the_interrupted_say_so_and_keep_the_old_model(capsys):
     json.loads(capsys.readouterr().out)
     before = Path("model.pskem").read_bytes()
     long = [*COMMANDS["fit"], "-o", "model.pskem", "--checkpoint", "run.checkpoint"]
-    process = started(long)
-    deadline = time.monotonic() + 20.0
-    while not os.path.exists("run.checkpoint") and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
+    with begun(long, 3) as process:
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120.0)
     assert process.returncode == 130
     assert err.decode().splitlines()[-1] == "Interrupted."
     assert Path("model.pskem").read_bytes() == before
     assert os.path.exists("run.checkpoint")
+
+
+def test_a_file_that_is_empty_is_no_training_that_goes_on(capsys):
+    """As `mktemp` makes one."""
+    Path("run.checkpoint").touch()
+    options = ["-t", "target", "-o", "model.pskem", "--checkpoint", "run.checkpoint"]
+    assert run(["fit", "small.csv", *options]) == 0
+    assert "goes on" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["fit", "tune"])

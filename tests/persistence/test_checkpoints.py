@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import time
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -108,6 +109,7 @@ class Killing:
             for kind in ("EM", "discriminative")
         ]
         while kills < times:
+            assert i < times, f"{kills} of {times} kills: trainings end before them"
             self.place.unlink(missing_ok=True)
             result = self.place.with_name(f"{(i := i + 1)}.pskem")
             moments = [moment for places in passes for moment in rng.sample(places, 2)]
@@ -232,6 +234,45 @@ def test_a_search_does_not_repeat_its_trials(tmp_path, eager):
     assert n_first > 0
     assert n_first + n_rest == begun[-1]
     assert [trial.candidate for trial in resumed] == [trial.candidate for trial in whole]
+
+
+def test_a_search_without_a_seed_goes_on_with_the_folds_that_it_had(tmp_path, eager):
+    load_iris(as_frame=True).frame.to_csv(tmp_path / "table.csv", index=False)
+    task = Task.read(str(tmp_path / "table.csv"), "target")
+    model, kept = SharedKernelClassifier(covariance_type="full", max_iter=3), tmp_path / "run"
+
+    def found(place, most=10**6):
+        def observe(trial, done, left):
+            if done == most:
+                raise KeyboardInterrupt
+
+        trials = tune(task, model, 2, 1e6, observe, Checkpoint(place)).trials
+        return {trial.candidate: trial.accuracies.tolist() for trial in trials}
+
+    with pytest.raises(KeyboardInterrupt):
+        found(kept, 3)
+    copy = tmp_path / "copy"
+    copy.write_bytes(kept.read_bytes())
+    assert found(kept) == found(copy), "what is left has the same folds, too"
+    assert found(tmp_path / "other") != found(kept), "others have other ones"
+
+
+def test_a_search_with_other_features_or_columns_is_refused(tmp_path, eager):
+    frame = load_iris(as_frame=True).frame
+    frame.iloc[:, 0] = (10 * frame.iloc[:, 0]).astype(int)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    source, place = str(tmp_path / "table.csv"), tmp_path / "run"
+    model = SharedKernelClassifier(covariance_type="full", random_state=0, max_iter=3)
+
+    def search(**options):
+        tune(Task.read(source, "target", **options), model, 2, 0.0, journal=Checkpoint(place))
+
+    search()
+    search()
+    with pytest.raises(CheckpointError, match="with features="):
+        search(pca=2)
+    with pytest.raises(CheckpointError, match="on other data"):
+        search(categorical=[frame.columns[0]])
 
 
 @needs_fork
@@ -360,6 +401,18 @@ def test_other_data_and_settings_are_refused(tmp_path, eager):
     clone(model).set_params(n_jobs=2, verbose=0).fit(X, y, checkpoint=Checkpoint(place))
     order = np.random.default_rng(0).permutation(150)
     clone(model).fit(X[order], y[order], checkpoint=Checkpoint(place))
+
+
+def test_a_warm_start_from_another_model_is_refused(tmp_path, eager):
+    X, y = load_iris(return_X_y=True)
+    settings = {"n_components": 6, "discriminative_iter": 0, "n_views": 1, "tol": 0.0}
+    model = SharedKernelClassifier(**settings, max_iter=2, random_state=0, warm_start=True)
+    one, two = clone(model).fit(X, y), clone(model).fit(X[::2], y[::2])
+    place = tmp_path / "run"
+    kept = deepcopy(one).fit(X, y, checkpoint=place)
+    assert distance(kept, deepcopy(one).fit(X, y, checkpoint=place)) == 0.0
+    with pytest.raises(CheckpointError, match="with warm_start=True from the model"):
+        two.fit(X, y, checkpoint=place)
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path, eager, monkeypatch):

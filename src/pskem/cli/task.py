@@ -72,7 +72,7 @@ def keeping(path: str | None, model: Path, quiet: bool) -> Iterator[Checkpoint |
         raise click.UsageError(
             f"--checkpoint {path} is where the model goes, too. Name another file for one of them."
         )
-    if path is not None and Path(path).exists():
+    if path is not None and Path(path).exists() and Path(path).stat().st_size:
         remark(f"The training goes on from {path}.", quiet)
     kept = None if path is None else Checkpoint(path)
     yield kept

@@ -70,7 +70,8 @@ def tune(
             remark(line, quiet)
         best = found.trials[0]
         start = time.perf_counter()
-        last = None if kept is None else Chapter(Page(kept, "last fit: "))
+        name = f"last fit, {' '.join(map(str, best.candidate))}: "
+        last = None if kept is None else Chapter(Page(kept, name))
         trained = train(task, configured(classifier, best.candidate), checkpoint=last)
         trained.save(path, overwrite=overwrite)
     if as_json:

@@ -429,7 +429,7 @@ class SharedKernelClassifier(
             before = getattr(self, "model_", None) if settings.warm_start else None
             validation = (X_val, y_val, sample_weight_val)
             journal = find_journal(self, checkpoint)
-            seed = journal.begin(described(self), *draw_seeds(self.random_state))
+            seed = journal.begin(described(self, before), *draw_seeds(self.random_state))
             table = table_of(self, X, y, sample_weight)
             if table is None:
                 samples = gather_samples(self, X, y, sample_weight, validation, settings, before)

@@ -160,7 +160,7 @@ class SharedKernelDensity(FittedModel, CallbackSupportMixin, DensityMixin, BaseE
         with all_or_nothing(self):
             before = getattr(self, "model_", None) if settings.warm_start else None
             journal = find_journal(self, checkpoint)
-            seed = journal.begin(described(self), *draw_seeds(self.random_state))
+            seed = journal.begin(described(self, before), *draw_seeds(self.random_state))
             table = table_of(self, X, None, sample_weight, classes=False)
             if table is None:
                 samples = self._gather(X, sample_weight, before is None)

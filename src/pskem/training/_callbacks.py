@@ -10,7 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
+from hashlib import sha256
 from importlib.util import find_spec
+from itertools import chain
 from numbers import Integral
 from os import PathLike
 from typing import Any, ParamSpec, Self, TypeVar
@@ -95,13 +97,24 @@ def find_journal(estimator: Any, given: Any) -> Journal:
     return given
 
 
-def described(estimator: Any) -> dict[str, str]:
-    """The parameters that decide what a fit ends with, as texts."""
+def described(estimator: Any, before: Model | None = None) -> dict[str, str]:
+    """The parameters that decide what a fit ends with, as texts, and the model it starts from."""
     given = {**estimator.get_params(deep=False), "n_jobs": None, "verbose": 0}
     if not isinstance(estimator.random_state, Integral):
         given["random_state"] = None  # the seed is drawn, and kept
     with np.printoptions(threshold=sys.maxsize, precision=17):
-        return {name: repr(value) for name, value in given.items()}
+        texts = {name: repr(value) for name, value in given.items()}
+    if before is not None:
+        texts["warm_start"] = f"True from the model {_mark_of_kernels(before)}"
+    return texts
+
+
+def _mark_of_kernels(model: Model) -> str:
+    """What tells the kernels of a model from others."""
+    found = sha256()
+    for part in chain.from_iterable(model.kernels):
+        found.update(np.asarray(part, dtype=np.float64).tobytes())
+    return found.hexdigest()[:16]
 
 
 def caller_depth(estimator: BaseEstimator) -> int:

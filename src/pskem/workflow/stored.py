@@ -72,12 +72,18 @@ def _free_memory() -> float:
             free = 0.5 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         except (ValueError, OSError):
             return float("inf")
-    try:  # a container may be given less
-        given = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        return min(free, float(given - used))
-    except (OSError, ValueError):
-        return free
+    return min(free, _free_in_container())
+
+
+def _free_in_container(folder: Path = Path("/sys/fs/cgroup")) -> float:
+    """Bytes that a container may still take; files that were read count, but make room."""
+    try:
+        given = int((folder / "memory.max").read_text())
+        used = int((folder / "memory.current").read_text())
+        about = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        return float(given - used + int(about["inactive_file"]))
+    except (OSError, ValueError, KeyError):
+        return float("inf")
 
 
 class StoredTask(NamedTuple):

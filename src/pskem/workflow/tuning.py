@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from pskem.estimators import (
     AUTO,
@@ -85,14 +86,22 @@ class Search(NamedTuple):
 
 
 def _mark(task: Task) -> str:
-    """A mark of the rows of a task, in whatever order."""
+    """A mark of the rows of a task, in whatever order, and of its columns."""
     keys = pd.util.hash_pandas_object(task.X, index=False).to_numpy()
     beside = [task.y.astype(str), *([] if task.weights is None else [task.weights])]
     keys = pd.util.hash_pandas_object(
         pd.DataFrame({0: keys, **dict(enumerate(beside, 1))}), index=False
     )
-    names = sha256(repr(list(task.X.columns)).encode()).hexdigest()[:16]
+    columns = [list(task.X.columns), task.columns.numeric, task.columns.categorical]
+    names = sha256(repr(columns).encode()).hexdigest()[:16]
     return f"{len(task.y)} samples, {int(keys.to_numpy().sum()):016x}, {names}"
+
+
+def _described(task: Task, classifier: SharedKernelClassifier, n_folds: int) -> dict[str, str]:
+    """What decides, beside the rows, what the folds of a search find."""
+    steps = [(name, step.get_params(deep=False)) for name, step in task.encoder.steps[1:]]
+    search = {"command": "tune", "folds": str(n_folds), "features": repr(steps)}
+    return {**search, **described(classifier)}
 
 
 def tune(
@@ -115,7 +124,9 @@ def tune(
     page = NO_PAGE
     if journal is not None:
         (seed,) = draw_seeds(classifier.random_state)
-        journal.begin({"command": "tune", "folds": str(n_folds), **described(classifier)}, seed)
+        seed = journal.begin(_described(task, classifier, n_folds), seed)
+        if classifier.random_state is None:  # the folds are those of the trials that are kept
+            classifier = clone(classifier).set_params(random_state=seed)
         journal.agree(lambda: _mark(task))
         page = Page(journal, "")
     several = tries_several(classifier, task.labelled, task.weights)
