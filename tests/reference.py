@@ -54,8 +54,12 @@ def of_type(covariances, covariance_type):
 
 
 def distance(one, other):
-    """The largest difference between weights, means and covariances of two fitted estimators."""
+    """The largest difference between weights, means and covariances of two fitted estimators.
+
+    It is infinite if there is a NaN among them.
+    """
     parts = zip(one.blocks_, other.blocks_, strict=True)
     names = ("weights", "means", "covariances")
     gaps = (getattr(a, name) - getattr(b, name) for a, b in parts for name in names)
-    return max(np.abs(gap).max(initial=0.0) for gap in gaps)
+    farthest = np.max([np.abs(gap).max(initial=0.0) for gap in gaps])
+    return np.inf if np.isnan(farthest) else float(farthest)

@@ -104,10 +104,8 @@ class Session:
         return {"seconds": time.perf_counter() - start, "before": before}
 
     def _cluster(self, n_workers: int) -> Any:
-        import dask
         from distributed import Client, LocalCluster
 
-        dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
         cluster = LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,

@@ -30,6 +30,8 @@ ARITY = 8
 MOMENT, PATIENCE, RETURN = 5.0, 40.0, 10.0
 #: A warning says that a cluster has had no worker for so many moments.
 DESERTED = 3
+#: A model may be large. Dask would advise to put data on the workers, where they are.
+MODELS = {"distributed.admin.large-graph-warning-threshold": "1GB"}
 #: What the message of every cluster that fails ends with.
 SAVED = "What was saved before is as it was"
 
@@ -174,6 +176,7 @@ def _computed(value: Any, client: Any) -> Any:
         return value.compute()
     from concurrent.futures import CancelledError
 
+    import dask
     from distributed import KilledWorker
     from distributed.comm import CommClosedError
 
@@ -181,7 +184,8 @@ def _computed(value: Any, client: Any) -> Any:
     try:
         if client.status not in ("running", "connecting"):
             raise _gone(place)
-        future = client.compute(value, optimize_graph=False)
+        with dask.config.set(MODELS):
+            future = client.compute(value, optimize_graph=False)
         with _aside():
             return _awaited(future, client, place)
     except ClusterError:

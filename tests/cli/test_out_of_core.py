@@ -184,6 +184,17 @@ def test_several_files_are_read_piece_by_piece(frame, capsys, tmp_path):
     assert "--in-memory reads one file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("most", "free"), [("max", np.inf), ("1000000", 1_000_000 - 600_000 + 250_000)]
+)
+def test_files_that_were_read_count_as_free_in_a_container(tmp_path, most, free):
+    (tmp_path / "memory.max").write_text(f"{most}\n")
+    (tmp_path / "memory.current").write_text("600000\n")
+    (tmp_path / "memory.stat").write_text("anon 350000\ninactive_file 250000\nactive_file 0\n")
+    assert stored._free_in_container(tmp_path) == free
+    assert stored._free_in_container(tmp_path / "none") == np.inf
+
+
 def test_what_does_not_fit_is_read_piece_by_piece(frame, capsys, monkeypatch):
     frame.to_parquet("table.parquet")
     monkeypatch.setattr(stored, "_free_memory", lambda: 8.0 * N * 7)
@@ -283,6 +294,24 @@ def test_a_cluster_of_our_own_never_gives_a_worker_up(frame, capsys, monkeypatch
     assert run(["fit", "table.parquet", "-t", "kind", "--workers", "1"]) == 1
     assert asked == ["365 days"]
     assert dask.config.get("distributed.deploy.lost-worker-timeout") == before
+
+
+def test_a_cluster_without_workers_is_waited_for(frame, capsys, monkeypatch):
+    """It is not refused: workers may come."""
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    asked = []
+
+    def train(*given, **more):
+        asked.append(len(distributed.get_client().nthreads()))
+        raise ValueError("enough")
+
+    monkeypatch.setattr("pskem.workflow.train_stored", train)
+    frame.to_parquet("table.parquet")
+    with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as made:
+        command = ["fit", "table.parquet", "-t", "kind", "--scheduler", made.scheduler_address]
+        assert run(command) == 1
+    assert asked == [0]
+    assert "0 worker(s), so the training waits for one; dashboard:" in capsys.readouterr().err
 
 
 def test_workers_may_run_in_another_folder(frame, capsys, tmp_path):

@@ -5,7 +5,21 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from clustered import MARKS, NAMES, L, M, N, chunked, classifier, da, dd
+from clustered import (
+    MARKS,
+    NAMES,
+    L,
+    M,
+    N,
+    check_same_bits,
+    chunked,
+    classifier,
+    da,
+    dask,
+    dd,
+    decided,
+    parquet,
+)
 from pskem import SharedKernelClassifier, SharedKernelDensity
 from reference import distance
 
@@ -13,21 +27,23 @@ pytestmark = MARKS
 
 
 def test_a_cluster_gives_the_model_of_memory_with_the_same_bits_for_all_numbers_of_workers(
-    many, alone_fitted, cluster
+    many, alone_fitted, cluster, tmp_path
 ):
+    """Of rows in memory and of files: kernels, block weights, temperature and shares."""
     X, y = many
-    expected = classifier().fit(X, y)
-    found = [alone_fitted]
+    expected, table = classifier().fit(X, y), parquet(tmp_path, X, y).on_cluster()
+    with dask.config.set(scheduler="threads"):
+        read = classifier().fit(table)
+    found = {"arrays": [alone_fitted], "files": [read]}
     for n_workers in (1, 2, 4):
         with cluster(n_workers):
-            found.append(classifier().fit(*chunked(X, y)))
-    assert distance(expected, found[0]) < 1e-9
-    for model in found:
-        assert distance(found[0], model) == 0.0
-        decided = np.r_[model.block_weights_, model.temperature_, model.shares_]
-        np.testing.assert_allclose(
-            decided, np.r_[expected.block_weights_, expected.temperature_, expected.shares_], 1e-6
-        )
+            found["arrays"].append(classifier().fit(*chunked(X, y)))
+            found["files"].append(classifier().fit(table))
+    for first, *others in found.values():
+        assert distance(expected, first) < 1e-9
+        np.testing.assert_allclose(decided(first), decided(expected), 1e-6)
+        for model in others:
+            check_same_bits(first, model)
 
 
 def test_default_fits_agree_too(many):

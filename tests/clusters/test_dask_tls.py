@@ -58,7 +58,6 @@ def flat(settings, before=""):
 
 def test_only_who_has_a_certificate_trains_on_it(settings, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pskem.cli.cluster.PATIENCE", 3)
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=21_000)
     X = rng.standard_normal((len(y), 2)) + 2.0 * y[:, None]
@@ -75,6 +74,7 @@ def test_only_who_has_a_certificate_trains_on_it(settings, tmp_path, monkeypatch
         address = made.scheduler_address
         assert address.startswith("tls://")
         assert run([*fit, "--scheduler", address, "-o", "one.pskem"]) == 0
+        monkeypatch.setattr("pskem.cli.cluster.PATIENCE", 3)  # with those that must fail
         with dask.config.set({"distributed.comm.require-encryption": False}):
             plain = address.replace("tls://", "tcp://")
             assert run([*fit, "--scheduler", plain, "-o", "two.pskem"]) == 1

@@ -1,10 +1,14 @@
-"""The page on large data shows commands and options that exist."""
+"""The page on large data shows code that runs, and commands and options that exist."""
 
+import os
 import re
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import pskem
 from pskem.cli.app import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "large.md"
@@ -12,6 +16,35 @@ if not PAGE.exists():
     pytest.skip("the page is not beside the tests", allow_module_level=True)
 
 pytestmark = pytest.mark.plumbing
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_python_runs(tmp_path, monkeypatch):
+    """All but the example that needs a cluster, on few rows."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pskem.persistence.checkpoints.SHARE", np.inf)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    opening, keeping, streaming = (block for block in blocks if "tcp://" not in block)
+    assert len(blocks) == 4
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    X = rng.standard_normal((len(y), 2)) + 3.0 * y[:, None]
+    frame = pd.DataFrame(X, columns=list("ab")).assign(outcome=y, count=1 + y)
+    os.mkdir("parts")
+    for i, part in enumerate(np.array_split(np.arange(len(y)), 2)):
+        frame.iloc[part].to_parquet(f"parts/{i}.parquet", index=False)
+    names = {"pskem": pskem, "SharedKernelClassifier": pskem.SharedKernelClassifier}
+    exec(opening, names)
+    assert (names["table"].n_rows, names["table"].names) == (300, ["a", "b"])
+    score = names["model"].score(names["table"])
+    assert score > 0.9
+    exec(keeping, names)
+    assert pskem.load("big.pskem").score(names["table"]) == score, "the same fit once more"
+    assert not os.path.exists("big.checkpoint")
+    for n_parts in (2, 3):  # the second time it goes on
+        parts = [(X[rows], y[rows]) for rows in np.split(np.arange(len(y)), 3)[:n_parts]]
+        exec(streaming, {**names, "parts": lambda parts=parts: iter(parts)})
+        assert pskem.load("stream.pskem").stream_.n_parts == n_parts
 
 
 def test_the_options_that_are_shown_exist(capsys):
