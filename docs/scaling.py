@@ -58,6 +58,7 @@ def sections(record: Record, simulated: list[outlook.Simulated]) -> dict[str, st
         "sources": f"{pass_tables.sources(record)}\n\n{image['rows']}",
         "growth": f"{pass_tables.growth(record, costs)}\n\n{image['curves']}",
         "large": pass_tables.large(record),
+        "checkpoint": pass_tables.checkpoint(record),
         "workers": f"{pass_tables.workers(record)}\n\n{image['workers']}",
         "constants": pass_tables.constants(costs),
         "messages": pass_tables.messages(costs),

@@ -13,7 +13,7 @@ FILES = ("memmap", "parquet", "arrow")
 #: The case of the paper: blocks of 13 features, 60 kernels, ten classes.
 R, M_OF_BLOCK, K, L = 3, 13, 60, 10
 #: What is measured by passes that take turns.
-SECTIONS = ("sources", "N", "K", "m", "R", "L", "threads", "workers", "large")
+SECTIONS = ("sources", "N", "K", "m", "R", "L", "threads", "workers", "checkpoint", "large")
 
 
 class Case(NamedTuple):
@@ -59,13 +59,13 @@ class Group(NamedTuple):
     """Cases that take turns, and how often.
 
     cold : once more after the files were dropped from memory
-    whole : afterwards a whole short fit in a fresh process
+    after : a whole fit in a fresh process afterwards: "short", or one with a "checkpoint"
     """
 
     cases: tuple[Case, ...]
     rounds: int
     cold: bool = False
-    whole: bool = False
+    after: str = ""
 
 
 def groups(section: str, quick: bool) -> list[Group]:
@@ -108,7 +108,11 @@ def _axis(section: str, quick: bool) -> Iterator[Group]:
     both = ("memory", "parquet")
     if section == "large":
         size, turns = (200_000, 1) if quick else (20_000_000, 2)
-        yield Group((Case("parquet", size, threads=2),), turns, cold=True, whole=True)
+        yield Group((Case("parquet", size, threads=2),), turns, cold=True, after="short")
+        return
+    if section == "checkpoint":
+        N, rounds = (30_000, 1) if quick else (1_000_000, 1)
+        yield Group((Case("parquet", N, threads=2),), rounds, after="checkpoint")
         return
     values = {
         "K": (10, 20, 60, 120, 240),

@@ -9,7 +9,7 @@ from benchmarks.scaling.cases import Case
 from benchmarks.scaling.costs import Costs, bytes_read, bytes_sent, measured, size_terms, wall
 from benchmarks.scaling.figures import GB, MB, duration, percent, short
 
-__all__ = ["constants", "growth", "large", "messages", "sources", "workers"]
+__all__ = ["checkpoint", "constants", "growth", "large", "messages", "sources", "workers"]
 
 SOURCES = {
     "memory": "memory",
@@ -189,6 +189,26 @@ def large(record: Record) -> str:
         "A fit with the default training also holds rows out, makes discriminative passes and",
         f"calibrates. With {whole['passes']} passes of each kind it takes",
         f"{duration(whole['seconds'])} and **{max(whole['peak']) / MB:,.0f} MB**.",
+    ]
+    return paragraph(" ".join(texts))
+
+
+def checkpoint(record: Record) -> str:
+    """What a checkpoint costs in a fit of the usual length."""
+    found = measured(record, "checkpoint")
+    if not found:
+        return "Not measured yet: `python -m benchmarks.scaling --only checkpoint`."
+    case, entry = found[0]
+    whole = entry["whole"]
+    spent = whole["spent"]
+    marking, writing = (sum(spent.get(what, [])) for what in ("agree", "write"))
+    share = 100.0 * sum(map(sum, spent.values())) / whole["seconds"]
+    texts = [
+        f"A default fit to {case.N:,} rows of {case.M} features in Parquet files, with",
+        f"{case.threads} threads and a checkpoint of {short(whole['bytes'] / MB)} MB, took",
+        f"{duration(whole['seconds'])}. The checkpoint took **{share:.1f} %** of that:",
+        f"{short(marking)} s for a checksum of the data, once, and {short(writing)} s to write the",
+        f"file {len(spent.get('write', []))} times.",
     ]
     return paragraph(" ".join(texts))
 

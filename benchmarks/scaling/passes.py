@@ -113,10 +113,10 @@ def measure(keeper: Keeper, section: str, group: Group, folder: Path, say: Say) 
                 entries[case]["cold"] = [found] if (found := one.advance(cold=True)) else []
             entries[case]["peak"] = one.end()
             keeper.keep()
-        for case in open_cases if group.whole else []:
+        for case in open_cases if group.after else []:
             say(f"{section}: a whole fit, {describe(case)}")
             with Worker(["benchmarks.scaling.session"], case.threads) as worker:
-                request = {"do": "whole", "case": case, "folder": str(folder)}
+                request = {"do": group.after, "case": case, "folder": str(folder)}
                 entries[case]["whole"] = worker.ask(timeout=PATIENCE, **request)
             keeper.keep()
 
@@ -126,7 +126,7 @@ def _wants_cold(group: Group, case: Case) -> bool:
 
 
 def _done(entry: dict[str, Any], group: Group) -> bool:
-    whole = "whole" in entry or not group.whole
+    whole = "whole" in entry or not group.after
     return len(entry["passes"]) >= group.rounds and "peak" in entry and whole
 
 

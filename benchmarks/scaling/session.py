@@ -82,7 +82,8 @@ class Session:
             "begin": self._begin,
             "advance": self._advance,
             "end": self._end,
-            "whole": self._whole,
+            "short": self._short,
+            "checkpoint": self._checkpoint,
         }
         return actions[do](**arguments)
 
@@ -140,20 +141,35 @@ class Session:
         seconds = time.perf_counter() - start
         return {"wall": seconds, "used": difference(before, used(self._client))}
 
-    def _whole(self, case: list[Any], folder: str) -> dict[str, Any]:
+    def _short(self, case: list[Any], folder: str) -> dict[str, Any]:
         """A short fit with all that a default one does: passes of both kinds, and calibration."""
+        few = {"max_iter": SHORT, "discriminative_iter": SHORT, "tol": 0.0}
+        return {"seconds": self._fit(case, folder, few), "passes": SHORT, "peak": peaks()}
+
+    def _checkpoint(self, case: list[Any], folder: str) -> dict[str, Any]:
+        """A fit of the default length that keeps a checkpoint, and what that has cost."""
+        from benchmarks.scaling.clocked import Clocked
+
+        kept = Clocked(Path(folder) / "run.checkpoint")
+        seconds = self._fit(case, folder, {}, kept)
+        size = kept.path.stat().st_size
+        kept.remove()
+        return {"seconds": seconds, "bytes": size, "spent": kept.spent}
+
+    def _fit(
+        self, case: list[Any], folder: str, options: dict[str, Any], checkpoint: Any = None
+    ) -> float:
+        """Seconds of a whole fit."""
         from pskem import SharedKernelClassifier
 
         wanted = Case(*case)
         self._files = place(Path(folder), wanted.N, wanted.M, wanted.L)
         start = time.perf_counter()
-        model = SharedKernelClassifier(
-            **_shape(wanted), max_iter=SHORT, discriminative_iter=SHORT, tol=0.0
-        )
+        model = SharedKernelClassifier(**_shape(wanted), **options)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it does not converge in so few passes
-            model.fit(*self._rows(wanted, 0))
-        return {"seconds": time.perf_counter() - start, "passes": SHORT, "peak": peaks()}
+            warnings.simplefilter("ignore")  # it may not converge in so few passes
+            model.fit(*self._rows(wanted, 0), checkpoint=checkpoint)
+        return time.perf_counter() - start
 
     def _end(self) -> dict[str, Any]:
         """End the fit; the most memory that it had."""

@@ -21,7 +21,14 @@ from uuid import uuid4
 
 from pskem.engine import Additive, Mapper, consume, kept_memory, steps_of, workers
 
-__all__ = ["ClusterError", "DaskPieces", "current_client", "is_dask", "needed_client"]
+__all__ = [
+    "ClusterError",
+    "DaskPieces",
+    "count_workers",
+    "current_client",
+    "is_dask",
+    "needed_client",
+]
 
 #: Results that are merged at a time.
 ARITY = 8
@@ -74,8 +81,8 @@ def needed_client() -> Any:
     if client is None and (cause or dask.config.get("scheduler", None) is None):
         raise ClusterError(
             "There is no Dask client: none was made, or it was closed because its scheduler is"
-            f" gone. {SAVED}; make a distributed.Client, and start the training again, from its"
-            " checkpoint if it has one."
+            f" gone. {SAVED}; make a distributed.Client. A training goes on from its checkpoint if"
+            " it has one."
         ) from cause
     return client
 
@@ -227,7 +234,7 @@ def _awaited(future: Any, client: Any, place: str) -> Any:
                 deserted = deserted + 1 if n_workers == 0 else 0
             if deserted == DESERTED:
                 warnings.warn(
-                    f"The Dask cluster{place} has no workers; what it is asked for waits for one.",
+                    f"The Dask cluster{place} has no workers; its work waits until one comes.",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -253,18 +260,28 @@ def _aside() -> Iterator[None]:
 def _gone(place: str) -> ClusterError:
     return ClusterError(
         f"The Dask scheduler{place} is gone or does not answer."
-        f" {SAVED}; start the cluster again, and the training from its checkpoint."
+        f" {SAVED}; start the cluster again. A training goes on from its checkpoint if it has one."
     )
 
 
 def _lost(place: str, error: BaseException) -> ClusterError:
     reason = getattr(error, "reason", None) or type(error).__name__
     return ClusterError(
-        f"The Dask cluster{place} has lost rows or work of this training ({reason}): they were"
+        f"The Dask cluster{place} has lost rows or work that were needed ({reason}): they were"
         " cancelled, the cluster was restarted, or a worker has left with the only copy of"
         f" scattered data. {SAVED}; give the data again, best as a collection that Dask can make"
-        " anew, and start the training from its checkpoint."
+        " anew. A training goes on from its checkpoint if it has one."
     )
+
+
+def count_workers(client: Any) -> int:
+    """How many workers the cluster of a client has; an error if its scheduler does not answer."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := _ask_workers(client)) is None:
+        if time.monotonic() > deadline or client.status == "closed":
+            raise _gone(_place(client))
+        time.sleep(0.1)
+    return found
 
 
 def _place(client: Any) -> str:

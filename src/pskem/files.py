@@ -14,7 +14,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,8 +22,11 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-#: Seconds after which a temporary file is locked, if it ever is.
+#: A file that is older than so many seconds and has no lock is not being written.
 NEW = 60.0
+#: The file in a folder for temporary files that is locked in the folder's place: not every file
+#: system locks folders.
+LOCK = "lock"
 #: Numbers of errors that say that no more can be written.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -58,17 +60,18 @@ def replacing(path: Any, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     """
     target = Path(path).resolve()  # what a link leads to, not the link
     check_place(target)
-    mine = partial(os.open, mode=0o600)
     sweep(target.parent, f".{target.name}.")
     temporary = target.with_name(f".{target.name}.{own_mark()}")
     try:  # a signal may come as soon as there is something to remove
-        with open(temporary, mode.replace("w", "x"), opener=mine, **options) as stream:
-            _hold(stream.fileno())
+        with open(temporary, mode.replace("w", "x"), opener=_held, **options) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.chmod(target.stat().st_mode if target.exists() else 0o666 & ~_umask())
-        temporary.replace(target)
+            temporary.chmod(target.stat().st_mode if target.exists() else 0o666 & ~_umask())
+            if fcntl is not None:  # while it is locked; where nothing is, it has to be closed first
+                temporary.replace(target)
+        if fcntl is None:
+            temporary.replace(target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL:
@@ -92,10 +95,10 @@ class Scratch:
         sweep(parent, "pskem.")
         self.folder = parent / f"pskem.{own_mark()}"
         self.folder.mkdir(mode=0o700)
-        held = None if os.name == "nt" else os.open(self.folder, os.O_RDONLY)
+        held = None
+        if fcntl is not None:
+            held = _held(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
         weakref.finalize(self, _remove, self.folder, held)
-        if held is not None:
-            _hold(held)
 
 
 def own_mark() -> str:
@@ -109,23 +112,31 @@ def _remove(folder: Path, held: int | None) -> None:
         os.close(held)
 
 
-def _hold(file: int) -> None:
-    """Lock a temporary file or folder that is open, until its process closes it or is gone."""
-    if fcntl is not None:
+def _held(path: Any, flags: int) -> int:
+    """Make a temporary file that is locked until its process closes it or is gone."""
+    while True:
+        file = os.open(path, flags, mode=0o600)
+        if fcntl is None:
+            return file
         with suppress(OSError):  # file systems without locks
             fcntl.flock(file, fcntl.LOCK_EX)  # others hold it for the moment that they look
+        if os.path.exists(path):
+            return file
+        os.close(file)  # others have removed it before it was locked
 
 
 def _is_held(path: Path) -> bool | None:
     """Whether a process holds a temporary file or folder; None if that cannot be told."""
     if fcntl is None:
         return None
-    try:
-        file = os.open(path, os.O_RDONLY)
+    if path.is_dir():
+        path /= LOCK
+    try:  # what others put there may be a pipe, which would be waited for, or a link
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # NFS grants no other to who only reads
     except BlockingIOError:
         return True
     except OSError:
@@ -138,8 +149,8 @@ def _is_held(path: Path) -> bool | None:
 def _is_left(path: Path, process: int) -> bool:
     """Whether the process that made a temporary file is gone.
 
-    Containers of one name may share a folder and have processes of the same number, so that the
-    number alone does not tell. A lock does, once the file is not quite new.
+    Its number alone does not tell: containers of one name may share a folder, each with a process
+    of that number. A lock does, once the file is not quite new.
     """
     held = _is_held(path)
     if held:

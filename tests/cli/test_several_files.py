@@ -79,6 +79,7 @@ def test_what_is_wrong_with_classes_is_said_of_the_file(iris, capsys):
 
 def test_what_is_read_is_not_written(iris, capsys):
     """Nor what the next command would read: predictions would be a part of the table."""
+    Path("linked").symlink_to("columns")
     before = {path: path.read_bytes() for path in Path().rglob("*.*")}
     for data, place in (
         ("texts/*.csv", "texts/labels.csv"),
@@ -87,11 +88,39 @@ def test_what_is_read_is_not_written(iris, capsys):
         (f"file://{Path('columns').resolve()}/*.parquet", "columns/labels.parquet"),
         (f"file://{Path('columns/0.parquet').resolve()}", "columns/0.parquet"),
         ("whole.csv", "./whole.csv"),
+        ("linked", "columns/labels.parquet"),
+        ("linked/*.parquet", "columns/0.parquet"),
+        ("linked/*.parquet", "columns/labels.parquet"),
+        ("col*/*.parquet", "linked/labels.parquet"),
     ):
         assert run(["predict", "iris.pskem", data, "-o", place, "--overwrite"]) == 2
         assert f"{place} is read, or would be by the next" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in Path().rglob("*.*")} == before
     assert run(["predict", "iris.pskem", "columns", "-o", "columns/labels.csv"]) == 0
+
+
+def test_columns_that_are_kept_have_the_type_of_all_files(iris):
+    """As pandas writes whole numbers without gaps and with some; one part has none at all."""
+    for i, kept in enumerate(([None] * 50, range(50), [0.5, *[None] * 49])):
+        part = pd.read_parquet(f"columns/{i}.parquet").assign(age=kept)
+        part.to_parquet(f"columns/{i}.parquet")
+    command = ["predict", "iris.pskem", "columns", "--keep", "age", "--keep", "row"]
+    assert run([*command, "-o", "labels.parquet"]) == 0
+    found = pd.read_parquet("labels.parquet")
+    assert found["age"].dropna().tolist() == [*range(50), 0.5]
+    assert found["row"].tolist() == iris["row"].tolist()
+
+
+def test_columns_of_different_kinds_are_refused_at_once(iris, capsys):
+    part = pd.read_parquet("columns/1.parquet")
+    part.assign(row=[f"r{i}" for i in range(50)]).to_parquet("columns/1.parquet")
+    keep = ["predict", "iris.pskem", "columns", "--keep", "row", "-o"]
+    assert run([*keep, "labels.parquet"]) == 1
+    said = capsys.readouterr().err
+    assert "The files of columns hold int64" in said
+    assert "in the column 'row', which cannot be one column of a Parquet file" in said
+    assert run([*keep, "labels.csv"]) == 0
+    assert pd.read_csv("labels.csv")["row"].tolist()[49:51] == ["49", "r0"]
 
 
 def test_a_data_set_has_its_name_also_beside_a_folder(iris, capsys):

@@ -57,9 +57,9 @@ def test_workers_that_are_killed_in_the_middle_of_a_pass_change_nothing(
 ):
     """At random moments of the passes after the first and the fourth."""
     X, y = many
-    long = {"max_iter": 12, "n_components": 30, "discriminative_iter": 0, "n_blocks": 1}
+    long = {"max_iter": 30, "n_components": 30, "discriminative_iter": 0, "n_blocks": 1}
     if kind == "files":  # the second kill hits a discriminative pass
-        long |= {"max_iter": 4, "discriminative_iter": 8}
+        long |= {"max_iter": 4, "discriminative_iter": 26}
     given = chunked(X, y) if kind == "arrays" else (parquet(tmp_path, X, y).on_cluster(),)
     with dask.config.set(scheduler="threads"):
         expected = classifier(**long).fit(*given)
@@ -139,9 +139,12 @@ def test_a_worker_may_come_late_and_takes_its_share(many, cluster, tmp_path):
 
 def test_a_cluster_without_workers_is_said_and_waited_for(many, cluster, monkeypatch):
     none, ask_workers, enough = [], clusters._ask_workers, threading.Event()
+    moment = clusters.MOMENT
 
     def ask(client):
-        n_workers = ask_workers(client)
+        with monkeypatch.context() as patch:  # to wait is cut short, and not the time for an answer
+            patch.setattr(clusters, "MOMENT", moment)
+            n_workers = ask_workers(client)
         if n_workers == 0:
             none.append(n_workers)
         assert len(none) < 300, "no worker has come, and the fit would wait for ever"
@@ -152,7 +155,7 @@ def test_a_cluster_without_workers_is_said_and_waited_for(many, cluster, monkeyp
     monkeypatch.setattr(clusters, "MOMENT", 0.3)
     monkeypatch.setattr(clusters, "_ask_workers", ask)
     expected = classifier().fit(*chunked(*many))
-    said = "has no workers; what it is asked for waits for one"
+    said = "has no workers; its work waits until one comes"
     with cluster(0) as (made, client):
         come = threading.Thread(
             target=lambda: enough.wait() and resize(made, client, 1), daemon=True

@@ -89,6 +89,34 @@ def test_data_frames_may_have_categories(many):
     np.testing.assert_array_equal(answers.compute(), model.predict(frame))
 
 
+def test_columns_of_every_kind_are_read_as_in_memory(many):
+    """Numbers of pandas' own types and of Python's, with gaps; texts that begin in a late part."""
+    X, y = many
+    some = np.random.default_rng(3).random(N) < 0.1
+    frame = pd.DataFrame(X, columns=NAMES)
+    frame["a"] = pd.array(np.round(X[:, 0] * 10).astype(int)).astype("Int64")
+    frame.loc[some, "a"] = pd.NA
+    frame["b"] = frame["b"].astype("Float64").mask(some)
+    frame["c"] = pd.Series(X[:, 2] * 100.0).round().astype("Int32")
+    frame["d"] = pd.Series(np.where(some, None, X[:, 3]), dtype=object)
+    text = np.where(X[:, 4] > 0.0, "high", "low").astype(object)
+    text[:6000] = None
+    frame["e"] = pd.Series(text, dtype=object)
+    labels = pd.Series(y)
+    with dask.config.set({"dataframe.convert-string": False}):
+        parts, target = (dd.from_pandas(each, npartitions=6) for each in (frame, labels))
+        assert parts._meta["e"].dtype == object  # Dask does not know what it holds
+        for given in ("from_dtype", ["e"]):
+            settings = {"categorical_features": given}
+            expected = classifier(**settings).fit(frame, labels)
+            model = classifier(**settings).fit(parts, target)
+            assert distance(expected, model) < 1e-9
+            np.testing.assert_array_equal(model.predict(parts).compute(), expected.predict(frame))
+        numbers = parts.drop(columns="e")
+        model = classifier().fit(numbers, target)
+        assert distance(classifier().fit(frame.drop(columns="e"), labels), model) < 1e-9
+
+
 def test_files_of_which_few_columns_are_read_keep_their_partitions(many, tmp_path):
     """Dask's optimiser makes one partition of several files for y, and not for X."""
     X, y = many
@@ -297,6 +325,20 @@ def test_what_cannot_be_is_refused(many):
         classifier().fit(frame, dd.from_pandas(pd.Series(y), npartitions=3))
     with pytest.raises(ValueError, match="infinity"):
         classifier().fit(da.where(dX > 4.0, np.inf, dX), dy)
+    with pytest.raises(ValueError, match="complex"):
+        classifier().fit(dX + 1j, dy)
+    with pytest.raises(ValueError, match="X holds dates or times"):
+        classifier().fit(dX.astype("datetime64[s]"), dy)
+    columns = pd.DataFrame(X, columns=NAMES)
+    target = dd.from_pandas(pd.Series(y), npartitions=4)
+    for column, said in (
+        (pd.Timestamp("2020-01-01"), "Column 'c' holds dates"),
+        (1j, "complex"),
+        ("much", "'much', which is no number"),
+    ):
+        wrong = dd.from_pandas(columns.assign(c=column), npartitions=4)
+        with pytest.raises(ValueError, match=said):
+            classifier(categorical_features=None).fit(wrong, target)
 
 
 def test_what_is_not_fitted_says_so(many):

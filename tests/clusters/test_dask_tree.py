@@ -226,7 +226,7 @@ def test_frames_of_several_types_are_not_copied_whole():
     labels = Labels.all_alike(n)
     tracemalloc.start()
     low = 0
-    for piece in _frames((frame, labels, None)):
+    for piece in _frames(True, (frame, labels, None)):
         high = low + len(piece.X)
         np.testing.assert_array_equal(piece.X, whole[low:high])
         low = high

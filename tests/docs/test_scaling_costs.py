@@ -79,7 +79,13 @@ def planted_entry(case):
         "bytes": int(kept),
         "begin": {"seconds": 1.0, "before": [1.23e8]},
         "peak": peaks,
-        "whole": {"seconds": 600.0, "passes": 2, "peak": [6e8]},
+        "whole": {
+            "seconds": 600.0,
+            "passes": 2,
+            "peak": [6e8],
+            "bytes": 3_400_000,
+            "spent": {"begin": [0.5], "agree": [4.0], "write": [0.3, 0.6, 0.6]},
+        },
     }
 
 

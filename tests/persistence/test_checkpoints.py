@@ -15,10 +15,10 @@ from sklearn.datasets import load_iris
 import pskem
 from pskem import Checkpoint, SharedKernelClassifier, SharedKernelDensity
 from pskem.engine import ArrayPieces
-from pskem.estimators import configured
+from pskem.estimators import Candidate, configured
 from pskem.persistence import CheckpointError, ModelFileError, checkpoints, read_header
-from pskem.training import Chapter, Page, _fitting
-from pskem.workflow import Task, train, tune
+from pskem.training import _fitting
+from pskem.workflow import Task, last_fit, train, tune
 from reference import distance
 
 pytestmark = pytest.mark.plumbing
@@ -190,14 +190,24 @@ def test_a_search_that_is_killed_at_any_moment_ends_with_the_same_bits(tmp_path,
     def work(path):
         task, kept = Task.read(str(tmp_path / "table.csv"), "kind"), Checkpoint(place)
         best = tune(task, model, 2, 1e6, journal=kept).trials[0].candidate
-        last = Chapter(Page(kept, "last fit: "))
-        train(task, configured(model, best), checkpoint=last).save(path)
+        train(task, configured(model, best), checkpoint=last_fit(kept, best)).save(path)
 
     killing = Killing(work, place)
     killing.kill(50, 10, random.Random("tune"))
     assert killing.hits("trial") >= 10
     assert killing.hits("EM") >= 5
     assert killing.hits("discriminative") >= 5
+
+
+def test_the_training_of_another_candidate_begins_anew(tmp_path):
+    """A search with more time may find a better one than that which was being trained."""
+    few, many = Candidate(3, 1, "full", 1.0), Candidate(6, 1, "full", 1.0)
+    kept = Checkpoint(tmp_path / "run")
+    kept.begin({}, 0)
+    last_fit(kept, few).put("pass", 7)
+    assert last_fit(kept, few).get("pass") == 7
+    assert last_fit(kept, many).get("pass") is None
+    assert last_fit(None, few) is None
 
 
 def test_a_search_does_not_repeat_its_trials(tmp_path, eager):
@@ -236,12 +246,15 @@ def test_a_search_does_not_repeat_its_trials(tmp_path, eager):
     assert [trial.candidate for trial in resumed] == [trial.candidate for trial in whole]
 
 
-def test_a_search_without_a_seed_goes_on_with_the_folds_that_it_had(tmp_path, eager):
+@pytest.mark.parametrize("seed", [None, np.random.RandomState(0)], ids=["none", "generator"])
+def test_a_search_without_a_seed_goes_on_with_the_folds_that_it_had(tmp_path, eager, seed):
     load_iris(as_frame=True).frame.to_csv(tmp_path / "table.csv", index=False)
     task = Task.read(str(tmp_path / "table.csv"), "target")
-    model, kept = SharedKernelClassifier(covariance_type="full", max_iter=3), tmp_path / "run"
+    kept = tmp_path / "run"
 
-    def found(place, most=10**6):
+    def found(place, most=10**6, seed=None):
+        model = SharedKernelClassifier(covariance_type="full", max_iter=3, random_state=seed)
+
         def observe(trial, done, left):
             if done == most:
                 raise KeyboardInterrupt
@@ -250,11 +263,12 @@ def test_a_search_without_a_seed_goes_on_with_the_folds_that_it_had(tmp_path, ea
         return {trial.candidate: trial.accuracies.tolist() for trial in trials}
 
     with pytest.raises(KeyboardInterrupt):
-        found(kept, 3)
+        found(kept, 3, seed)
     copy = tmp_path / "copy"
     copy.write_bytes(kept.read_bytes())
-    assert found(kept) == found(copy), "what is left has the same folds, too"
-    assert found(tmp_path / "other") != found(kept), "others have other ones"
+    again = found(kept, seed=seed)
+    assert again == found(copy, seed=seed), "what is left has the same folds, too"
+    assert found(tmp_path / "other", seed=seed) != again, "others have other ones"
 
 
 def test_a_search_with_other_features_or_columns_is_refused(tmp_path, eager):

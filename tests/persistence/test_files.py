@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -119,7 +120,45 @@ def test_what_is_being_written_is_held(tmp_path, monkeypatch):
     assert files._is_held(tmp_path / "model.pskem") is False
 
 
-@pytest.mark.skipif(not os.access("/proc", os.W_OK), reason="/proc is not said to be writable")
-def test_a_folder_that_takes_no_files_is_named_and_not_the_temporary_file():
-    with pytest.raises(OSError, match=r"^/proc/model\.pskem cannot be written: [\w ]+\.$"):
-        atomic_write("/proc/model.pskem", b"whole")
+def test_a_folder_that_takes_no_files_is_named_and_not_the_temporary_file(tmp_path, monkeypatch):
+    """Such as /proc, which says that it is writable."""
+    place, real = tmp_path / "model.pskem", os.open
+
+    def refusing(path, *arguments, **options):
+        if str(path).startswith(str(tmp_path)):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(files.os, "open", refusing)
+    with pytest.raises(OSError, match=r"model\.pskem cannot be written: Read-only file system\.$"):
+        atomic_write(place, b"whole")
+
+
+def test_a_file_that_others_have_removed_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl", reason="needs locks of files")
+    locked, lock = [], fcntl.flock
+
+    def late(file, operation):
+        if operation == fcntl.LOCK_EX and not locked:
+            (temporary,) = tmp_path.glob(".*")
+            temporary.unlink()
+            locked.append(temporary)
+        return lock(file, operation)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    atomic_write(tmp_path / "model.pskem", b"whole")
+    assert locked
+    assert (tmp_path / "model.pskem").read_bytes() == b"whole"
+
+
+def test_a_file_is_held_until_it_has_its_name(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl", reason="needs locks of files")
+    held, replace = [], Path.replace
+
+    def asking(self, target):
+        held.append(files._is_held(self))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", asking)
+    atomic_write(tmp_path / "model.pskem", b"whole")
+    assert held == [True]

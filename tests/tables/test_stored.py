@@ -358,6 +358,15 @@ def test_a_part_with_texts_among_numbers_is_named(frame, tmp_path, kind):
         open_table([one, two], "kind")
 
 
+def test_classes_are_of_one_kind_in_all_files(frame, tmp_path):
+    (tmp_path / "two").mkdir()
+    one = write(frame.head(300).assign(kind=1), "parquet", tmp_path)
+    two = write(frame.head(300).assign(kind="1"), "parquet", tmp_path / "two")
+    said = rf"'kind' holds texts in {re.escape(str(two))} and other values in {re.escape(str(one))}"
+    with pytest.raises(TableError, match=said):
+        open_table([one, two], "kind")
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 @pytest.mark.parametrize("empty", [0, 1, 2])
 def test_parts_without_rows_are_passed_over(frame, tmp_path, kind, empty):

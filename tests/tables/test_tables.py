@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.datasets import load_iris
 
@@ -253,9 +254,26 @@ def test_a_column_of_parquet_has_one_type_in_all_parts(tmp_path):
     assert cells(read) == [[None, 1], [None, 2], ["outlier", 3], [None, None]]
     with pytest.raises(TableError, match=r"'n' holds int64 in the first rows and (large_)?str"):
         write_parts([first, later.assign(n=["three", "four"])], path)
-    for n in (["007", "010"], [1.5, 2.0], [True, False]):  # which Arrow would make numbers of
+    for n in (["007", "010"], [1.5, 2.0], [True, False], [2.0**60, np.inf]):
         with pytest.raises(TableError, match="'n' holds int64 in the first rows and"):
             write_parts([first, later.assign(n=n)], path)
     assert cells(pd.read_parquet(path)) == cells(read), "the old file is still there"
     write_parts([first.assign(n=[0.5, 2.0]), later], path)
     assert pd.read_parquet(path)["n"].fillna(-1.0).tolist() == [0.5, 2.0, 3.0, -1.0]
+
+
+def test_columns_of_parquet_have_room_for_all_parts(tmp_path):
+    """Types of other widths, and categories of which others come later."""
+    path = str(tmp_path / "o.parquet")
+    first = pd.DataFrame({"n": np.float32([0.5, 2.0]), "c": pd.Categorical(["a", "b"])})
+    later = pd.DataFrame({"n": [1.25, np.nan], "c": pd.Categorical(["c", None])})
+    write_parts([first, later, later.assign(n=[3, 4])], path)
+    read = pd.read_parquet(path)
+    assert read["n"].dtype == np.float32
+    assert read["n"].fillna(-1.0).tolist() == [0.5, 2.0, 1.25, -1.0, 3.0, 4.0]
+    assert read["c"].dtype == "category"
+    assert read["c"].astype(object).tolist()[:3] == ["a", "b", "c"]
+    with pytest.raises(TableError, match="'n' holds float in the first rows and double"):
+        write_parts([first, later.assign(n=[0.1, 0.2])], path)
+    write_parts([first, later.assign(n=[0.1, 0.2])], path, kinds={"n": pa.float64()})
+    assert pd.read_parquet(path)["n"].tolist() == [0.5, 2.0, 0.1, 0.2]

@@ -50,6 +50,8 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
         raise click.UsageError(
             "--scheduler and --workers need Dask: pip install 'pskem[dask]'."
         ) from None
+    from pskem.clusters import count_workers
+
     # What goes wrong reaches this process as an error, which is said in one line.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with ExitStack() as stack:
@@ -58,7 +60,7 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
             address = stack.enter_context(_local(n_workers)).scheduler_address
         client = stack.enter_context(_client(address))
         stack.enter_context(client.as_current())
-        found = len(client.nthreads())
+        found = count_workers(client)
         waits = "" if found else ", so the training waits for one"
         remark(f"{found} worker(s){waits}; dashboard: {client.dashboard_link}", quiet)
         yield True

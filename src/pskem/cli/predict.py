@@ -76,7 +76,7 @@ def predict(
     may be larger than memory. The output file appears when it is complete, or not at all. It
     replaces earlier predictions, but no other file.
     """
-    from pskem.tables import includes, priors_of, read_table, write_parts
+    from pskem.tables import PARQUET, includes, kinds_of, priors_of, read_table, write_parts
     from pskem.workflow import Caution, Predictor, check_predictions_place
 
     if output is not None:
@@ -110,5 +110,7 @@ def predict(
         caution = Caution(reject or 0.0, outliers)
     keep = tuple(dict.fromkeys(keep))
     parts = predictor.predictions(data, proba, keep, caution, **reading)
+    columns = output is not None and Path(output).suffix.lower() in PARQUET
+    kinds = kinds_of(data, keep) if columns else {}
     with results():
-        write_parts(parts, output, safe=safe_csv)
+        write_parts(parts, output, safe_csv, kinds)

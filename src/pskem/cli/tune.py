@@ -57,8 +57,7 @@ def tune(
     """
     from pskem.display import Table
     from pskem.estimators import AUTO, SharedKernelClassifier, configured
-    from pskem.training import Chapter, Page
-    from pskem.workflow import train
+    from pskem.workflow import last_fit, train
     from pskem.workflow import tune as search
 
     task, path = read_task(data, output, overwrite, quiet, parameters)
@@ -70,8 +69,7 @@ def tune(
             remark(line, quiet)
         best = found.trials[0]
         start = time.perf_counter()
-        name = f"last fit, {' '.join(map(str, best.candidate))}: "
-        last = None if kept is None else Chapter(Page(kept, name))
+        last = last_fit(kept, best.candidate)
         trained = train(task, configured(classifier, best.candidate), checkpoint=last)
         trained.save(path, overwrite=overwrite)
     if as_json:

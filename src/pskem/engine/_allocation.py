@@ -84,8 +84,9 @@ def give_back() -> None:
     library, arrow = _allocator(), sys.modules.get("pyarrow")
     if library is not None:
         library.malloc_trim(0)
-    if arrow is not None:
-        arrow.default_memory_pool().release_unused()
+    pool = getattr(arrow, "default_memory_pool", None)  # it may be in the middle of its import
+    if pool is not None:
+        pool().release_unused()
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from pskem.clusters import DaskPieces, current_client, is_dask
-from pskem.engine import Pieces, rows_at_a_time
-from pskem.estimators._columns import find_categorical
-from pskem.estimators._stored import Frame, Labels
+from pskem.engine import Pieces, rows_at_a_time, serial_map
+from pskem.estimators._columns import check_frame, find_categorical
+from pskem.estimators._stored import Frame, Labels, plain_numbers
 
 __all__ = ["DaskTable", "alone", "dask_table", "delayed_rows", "lazily"]
 
@@ -33,30 +33,58 @@ class DaskTable:
     categorical: NDArray[np.intp]
 
 
-def _frames(partition: tuple[Any, Labels, Any]) -> Iterator[Frame]:
-    """The pieces of a partition. No more is copied at a time than one of them."""
+def _frames(numeric: bool, partition: tuple[Any, Labels, Any]) -> Iterator[Frame]:
+    """The pieces of a partition, with arrays if all columns are numeric.
+
+    No more is copied at a time than one of them.
+    """
     X, labels, weights = partition
     frame = hasattr(X, "iloc")
-    numeric = frame and not _has_categories(X)
     step = rows_at_a_time(X.shape[1])
     for low in range(0, len(X), step):
         rows = slice(low, low + step)
         part = X.iloc[rows] if frame else X[rows]
         yield Frame(
-            part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part,
+            plain_numbers(part) if numeric else part,
             labels._replace(codes=labels.codes[rows]),
             None if weights is None else np.asarray(weights[rows], dtype=np.float64),
         )
 
 
-def _has_categories(frame: Any) -> bool:
-    return any(kind.kind not in "fiub" for kind in map(np.dtype, _plain_kinds(frame)))
+class _Texts(NamedTuple):
+    """Places of columns of objects that hold texts."""
+
+    places: frozenset[int]
+
+    def merge(self, other: _Texts) -> _Texts:
+        return _Texts(self.places | other.places)
 
 
-def _plain_kinds(frame: Any) -> Iterator[Any]:
-    for kind in frame.dtypes:
-        plain = getattr(kind, "numpy_dtype", kind)
-        yield plain if isinstance(plain, np.dtype) else np.dtype(object)
+def _find_texts(places: Sequence[int], frame: Frame) -> _Texts:
+    columns = {place: frame.X.iloc[:, place] for place in places}
+    return _Texts(
+        frozenset(i for i, column in columns.items() if any(isinstance(v, str) for v in column))
+    )
+
+
+def _find_categorical(X: Any, given: Any, rows: list[Any], client: Any) -> NDArray[np.intp]:
+    """Places of the columns that hold categories.
+
+    Dask does not know what is in a column of objects. So the rows are looked at once if there are
+    such columns.
+    """
+    if not hasattr(X, "columns"):
+        return find_categorical(np.empty((1, X.shape[1])), given, None)
+    none = X._meta.copy()
+    check_frame(none)
+    if isinstance(given, str):
+        objects = [place for place, kind in enumerate(none.dtypes) if kind == np.dtype(object)]
+        if objects:
+            pieces = DaskPieces(rows, partial(_frames, False), client)
+            found = pieces.fold(partial(_find_texts, objects), serial_map)
+            for place in found.places:
+                none.isetitem(place, none.iloc[:, place].astype("category"))
+    return find_categorical(none, given, [str(name) for name in X.columns])
 
 
 def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
@@ -66,19 +94,14 @@ def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
     to. Without a client they are made anew in every pass.
     """
     rows = delayed_rows(X, y, sample_weight)
-    given = getattr(estimator, "categorical_features", None)
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-    if names is None:
-        places = find_categorical(np.empty((1, X.shape[1])), given, None)
-    else:
-        looks = X._meta_nonempty
-        places = find_categorical(looks, given, names) if given is not None else np.empty(0, int)
     client = current_client()
     if client is not None:
         rows = list(client.persist(rows))
+    places = _find_categorical(X, getattr(estimator, "categorical_features", None), rows, client)
     width = len(names) if names is not None else int(X.shape[1])
-    pieces = DaskPieces(rows, _frames, client)
-    return DaskTable(pieces, names, width, y is not None, places.astype(np.intp))
+    pieces = DaskPieces(rows, partial(_frames, not len(places)), client)
+    return DaskTable(pieces, names, width, y is not None, places)
 
 
 def delayed_rows(X: Any, y: Any, sample_weight: Any) -> list[Any]:

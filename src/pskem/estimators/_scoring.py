@@ -69,9 +69,9 @@ class Judge:
         missing = [name for name in wanted if name not in self.names]
         if missing:
             raise ValueError(
-                f"The table has no column {missing[0]!r}, which the model was trained on. Columns"
-                " that hold one value, or names, in the first rows are left out when a table is"
-                " opened."
+                f"The table has no column {missing[0]!r}, which the model was trained on."
+                " open_table leaves out a column that is constant, or looks like an identifier, in"
+                " the first rows."
             )
         frame = X if hasattr(X, "iloc") else pd.DataFrame(X, columns=list(self.names))
         return frame[list(wanted)]

@@ -16,6 +16,7 @@ from pskem.checks import numbers
 from pskem.engine import ArrayPieces, Mapped, Piece, Pieces, sum_of_squares, workers
 from pskem.estimators._columns import (
     ColumnCode,
+    about_text,
     check_number,
     find_categorical,
     is_missing,
@@ -35,6 +36,7 @@ __all__ = [
     "counted_frame",
     "gather_table",
     "measure_table",
+    "plain_numbers",
     "take_census",
 ]
 
@@ -237,10 +239,7 @@ class Reader:
         return Piece(self._features(frame.X), labels, weights)
 
     def _features(self, X: Any) -> FloatArray:
-        if self.code is not None:
-            features = self.code.encode(X)
-        else:
-            features = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        features = plain_numbers(X) if self.code is None else self.code.encode(X)
         if not np.isfinite(sum_of_squares(features)) and np.isinf(features).any():
             row, column = (int(place[0]) for place in np.nonzero(np.isinf(features)))
             name = column if self.names is None else repr(str(self.names[column]))
@@ -249,6 +248,24 @@ class Reader:
                 " number is not known."
             )
         return features
+
+
+def plain_numbers(X: Any) -> FloatArray:
+    """Floating-point numbers (n, M), from an array or a data frame of numbers of any kind."""
+    frame = hasattr(X, "iloc")
+    kinds = {getattr(kind, "kind", "") for kind in (X.dtypes if frame else [X.dtype])}
+    for kind, name in (("c", "complex numbers"), ("mM", "dates or times"), ("SV", "bytes")):
+        if kinds.intersection(kind):
+            raise ValueError(f"X holds {name}, and real numbers are needed.")
+    if not frame and X.dtype in (np.float32, np.float64):
+        return X
+    try:
+        values: FloatArray = (
+            X.to_numpy(dtype=np.float64, na_value=np.nan) if frame else X.astype(np.float64)
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(about_text(X, None) or str(error)) from None
+    return values
 
 
 def gather_table(

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from pskem.tables.base import NoRowsError, TableError, check_unique
-from pskem.tables.batches import open_parquet, readable, system_of
+from pskem.tables.batches import BATCHES, Footer, open_parquet, readable, system_of
 from pskem.tables.reading import (
     PARQUET,
     ROWS,
@@ -28,7 +28,7 @@ from pskem.tables.reading import (
     without_options,
 )
 
-__all__ = ["files_of", "includes", "read_files", "rows_of"]
+__all__ = ["files_of", "includes", "kinds_of", "read_files", "rows_of"]
 
 
 def files_of(source: Any) -> list[str]:
@@ -66,12 +66,46 @@ def includes(source: str, path: str) -> bool:
         source = unquote(urlsplit(source).path)
     if is_remote(source):
         return False
-    place = Path(os.path.abspath(path))
+    if os.path.exists(path):
+        inside = files_of(source) if several(source) else [source]
+        return any(os.path.exists(one) and os.path.samefile(one, path) for one in inside)
+    folder, name = os.path.split(os.path.realpath(path))  # what is written, wherever links lead to
     if os.path.isdir(source):
-        return place.parent == Path(os.path.abspath(source)) and suffix_of(path) in PARQUET
-    if is_pattern(source):
-        return place.match(os.path.abspath(source))
-    return os.path.exists(source) and os.path.exists(path) and os.path.samefile(source, path)
+        return folder == os.path.realpath(source) and suffix_of(name) in PARQUET
+    if not is_pattern(source):
+        return False
+    folders, pattern = os.path.split(source)
+    found = glob.glob(folders) if folders else ["."]
+    return folder in map(os.path.realpath, found) and fnmatch(name, pattern)
+
+
+def kinds_of(source: str, names: Iterable[str]) -> dict[str, Any]:
+    """Arrow's types of columns, with room for those of all files of a source.
+
+    Those that the files do not tell are left out.
+    """
+    import pyarrow as pa
+
+    if not names or is_named(source) or source == "-":
+        return {}
+    paths = files_of(source) if several(source) else [source]
+    if not all(suffix_of(path) in BATCHES for path in paths):
+        return {}
+    schemas = {path: Footer.of(path).schema for path in paths}
+    found = {}
+    for name in names:
+        fields = [schema.field(name) for schema in schemas.values() if name in schema.names]
+        try:
+            one = pa.unify_schemas([pa.schema([f]) for f in fields], promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            kinds = ", ".join(sorted({str(field.type) for field in fields}))
+            raise TableError(
+                f"The files of {source} hold {kinds} in the column {name!r}, which cannot be one"
+                " column of a Parquet file. Write a CSV file instead, or do not keep the column."
+            ) from None
+        if fields:
+            found[name] = one.field(name).type
+    return found
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -269,7 +269,10 @@ def open_table(
     numbers = [*columns.numeric, *([] if weights is None else [weights])]
     footers = {path: Footer.of(path) for path in paths if suffix_of(path) in BATCHES}
     typed = [_typed(path, footer, wanted, numbers) for path, footer in footers.items()]
-    if not all(typed) or len(footers) < len(set(paths)):
+    whole = all(typed) and len(footers) == len(set(paths))
+    if whole and target is not None:
+        _check_classes(footers, target)
+    if not whole:
         scratch = Scratch()
         kind = None if target is None else target_type(footers.values(), head, target)
         paths = [spool(paths, columns, target, kind, weights, categorical, scratch)]
@@ -286,6 +289,23 @@ def stored_size(path: str) -> int:
         return 8 * sum(footer.sizes) * len(footer.schema.names)
     packed = path.lower().endswith(tuple(COMPRESSED))
     return os.path.getsize(path) * (PACKED if packed else 1)
+
+
+def _check_classes(footers: Mapping[str, Footer], target: str) -> None:
+    """Refuse a file whose classes are texts where those of another are numbers."""
+    from pyarrow import types
+
+    holders: dict[bool, str] = {}
+    for path, footer in footers.items():
+        kind = footer.schema.field(target).type
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if not types.is_null(kind):
+            holders.setdefault(types.is_string(kind) or types.is_large_string(kind), path)
+    if len(holders) == 2:
+        raise TableError(
+            f"The column {target!r} holds texts in {holders[True]} and other values in"
+            f" {holders[False]}. Give the classes one type in all files."
+        )
 
 
 def _typed(path: str, footer: Footer, wanted: Sequence[str], numbers: Sequence[str]) -> bool:

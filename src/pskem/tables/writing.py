@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pandas.api.types import is_numeric_dtype
@@ -32,11 +33,17 @@ def check_output(path: str | None) -> None:
         )
 
 
-def write_parts(parts: Iterable[Any], path: str | None, safe: bool = False) -> None:
+def write_parts(
+    parts: Iterable[Any],
+    path: str | None,
+    safe: bool = False,
+    kinds: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Write data frames one below the other, or as CSV to stdout.
 
     With ``safe``, texts are quoted, and begin with an apostrophe if a spreadsheet would take them
-    for formulas.
+    for formulas. ``kinds`` holds Arrow's types of columns, for Parquet; without, the first part
+    decides.
     """
     check_output(path)
     if safe:
@@ -52,7 +59,7 @@ def write_parts(parts: Iterable[Any], path: str | None, safe: bool = False) -> N
             _write_text(parts, stream, SEPARATORS[suffix], quoting)
     else:
         with replacing(path, "wb") as stream:
-            _write_parquet(parts, stream)
+            _write_parquet(parts, stream, kinds)
 
 
 def _without_formulas(frame: Any) -> Any:
@@ -80,7 +87,7 @@ def _write_text(parts: Iterable[Any], stream: Any, separator: str, quoting: Any)
         part.to_csv(stream, sep=separator, header=i == 0, index=False, quoting=quoting)
 
 
-def _write_parquet(parts: Iterable[Any], stream: Any) -> None:
+def _write_parquet(parts: Iterable[Any], stream: Any, kinds: Mapping[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -89,31 +96,36 @@ def _write_parquet(parts: Iterable[Any], stream: Any) -> None:
         for part in parts:
             table = pa.Table.from_pandas(part, preserve_index=False)
             if writer is None:
-                schema = _lasting(table.schema)
+                schema = _lasting(table.schema, kinds)
                 writer = stack.enter_context(pq.ParquetWriter(stream, schema))
             writer.write_table(_with_types(schema, table))
 
 
-def _lasting(schema: Any) -> Any:
-    """The types of a first part for all of them: text for a column with nothing in it."""
+def _lasting(schema: Any, kinds: Mapping[str, Any]) -> Any:
+    """The types of all parts: those that are known, or those of the first.
+
+    A column with nothing in it is one of texts, and categories may be as many as come.
+    """
     import pyarrow as pa
 
-    for i, kind in enumerate(schema.types):
+    for i, field in enumerate(schema):
+        kind = kinds.get(field.name, field.type)
         if pa.types.is_null(kind):
-            schema = schema.set(i, schema.field(i).with_type(pa.string()))
-    return schema
+            kind = pa.string()
+        if pa.types.is_dictionary(kind):
+            kind = pa.dictionary(pa.int32(), kind.value_type)
+        schema = schema.set(i, field.with_type(kind))
+    return schema.remove_metadata()  # which is pandas' memory of the types of the first part
 
 
 def _with_types(schema: Any, table: Any) -> Any:
-    """A part with the types of the first one."""
+    """A part with the types of all."""
     import pyarrow as pa
 
     columns = []
     for column, field in zip(table.columns, schema, strict=True):
         try:
-            if not _is_widened(column.type, field.type):
-                raise pa.ArrowInvalid("the values would be others")
-            columns.append(column.cast(field.type))
+            columns.append(_as_kind(column, field.type))
         except pa.ArrowException:
             raise TableError(
                 f"The column {field.name!r} holds {field.type} in the first rows and {column.type}"
@@ -123,14 +135,24 @@ def _with_types(schema: Any, table: Any) -> Any:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _is_widened(kind: Any, wanted: Any) -> bool:
-    """Whether values of a type stay what they are in another, if it has room for them."""
+def _as_kind(column: Any, wanted: Any) -> Any:
+    """A column of another type, in which its values stay what they are."""
+    import pyarrow as pa
     from pyarrow import types
 
-    whole, text = types.is_integer, (types.is_string, types.is_large_string)
-    return (
-        kind == wanted
-        or types.is_null(kind)
-        or (whole(kind) and (whole(wanted) or types.is_float64(wanted)))
-        or all(any(is_text(each) for is_text in text) for each in (kind, wanted))
-    )
+    if types.is_dictionary(wanted):
+        return _as_kind(column, wanted.value_type).dictionary_encode()
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kinds = column.type, wanted
+    texts = (types.is_string, types.is_large_string)
+    if all(any(is_text(kind) for is_text in texts) for kind in kinds):
+        return column.cast(wanted)
+    if all(types.is_integer(kind) or types.is_floating(kind) for kind in kinds):
+        cast = column.cast(wanted)
+        same = cast.cast(column.type).equals(column)
+    else:
+        cast, same = column.cast(wanted), column.type == wanted or types.is_null(column.type)
+    if not same:
+        raise pa.ArrowInvalid("the values would be others")
+    return cast

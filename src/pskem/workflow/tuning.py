@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +28,11 @@ from pskem.estimators import (
 )
 from pskem.structures import STRUCTURES
 from pskem.tables import TableError, encode, fit_encoder, keeps_columns
-from pskem.training import NO_PAGE, Journal, Page, described, draw_seeds
+from pskem.training import NO_PAGE, Chapter, Journal, Page, described, draw_seeds
 from pskem.workflow.task import Task, is_labelled
 from pskem.workflow.training import hold_out, known_labels, suited
 
-__all__ = ["Search", "tune"]
+__all__ = ["Search", "last_fit", "tune"]
 
 #: Rows that a search uses at most, and the share of its time that may go into encoding folds.
 MOST_ROWS = 20_000
@@ -125,7 +126,7 @@ def tune(
     if journal is not None:
         (seed,) = draw_seeds(classifier.random_state)
         seed = journal.begin(_described(task, classifier, n_folds), seed)
-        if classifier.random_state is None:  # the folds are those of the trials that are kept
+        if not isinstance(classifier.random_state, Integral):  # folds are those of kept trials
             classifier = clone(classifier).set_params(random_state=seed)
         journal.agree(lambda: _mark(task))
         page = Page(journal, "")
@@ -170,3 +171,10 @@ def tune(
     )
     n_folds = max(len(trial.accuracies) for trial in trials)
     return Search(trials, len(grid), len(task.y), n_folds)
+
+
+def last_fit(journal: Journal | None, candidate: Candidate) -> Chapter | None:
+    """Where the training of the best candidate is kept; a longer search may find a better one."""
+    if journal is None:
+        return None
+    return Chapter(Page(journal, f"last fit, {' '.join(map(str, candidate))}: "))
