@@ -28,6 +28,7 @@ __all__ = [
     "current_client",
     "is_dask",
     "needed_client",
+    "persisted",
 ]
 
 #: Results that are merged at a time.
@@ -135,6 +136,19 @@ class DaskPieces:
         needed = [part for part in self.partitions if is_dask(part)]
         graph = HighLevelGraph.from_collections(name, tasks, dependencies=needed)
         return Delayed(keys[0], graph, layer=name)
+
+
+def persisted(values: list[Any], client: Any) -> list[Any]:
+    """Delayed values that stay in the memory of a cluster; as they are if there is none."""
+    if client is None:
+        return values
+    place = _place(client)
+    try:
+        return list(client.persist(values))
+    except Exception as error:
+        if _is_back(client):
+            raise
+        raise _gone(place) from error
 
 
 def _reference(partition: Any) -> Any:
@@ -259,7 +273,7 @@ def _aside() -> Iterator[None]:
 
 def _gone(place: str) -> ClusterError:
     return ClusterError(
-        f"The Dask scheduler{place} is gone or does not answer."
+        f"The Dask scheduler{place} is gone or does not answer, or its client was closed."
         f" {SAVED}; start the cluster again. A training goes on from its checkpoint if it has one."
     )
 

@@ -130,6 +130,38 @@ def test_a_checkpoint_of_another_command_is_refused(capsys, monkeypatch):
     assert not os.path.exists("other.pskem")
 
 
+def test_a_table_is_to_be_read_as_before(capsys, monkeypatch):
+    """Which is told by the option that says how."""
+    command = [*COMMANDS["fit"], "--checkpoint", "run.checkpoint", "-o", "model.pskem"]
+    monkeypatch.setattr("pskem.persistence.checkpoints.Checkpoint.remove", lambda self: None)
+    assert run([*command, "--out-of-core"]) == 0
+    capsys.readouterr()
+    assert run([*command, "--in-memory", "--overwrite"]) == 1
+    err = capsys.readouterr().err
+    assert "with table=read piece by piece (--out-of-core), not read at once (--in-memory)" in err
+    assert "goes on" not in err
+
+
+@pytest.mark.parametrize("how", ["--out-of-core", "--in-memory"])
+def test_a_table_is_read_as_before_whatever_memory_is_free(capsys, monkeypatch, how):
+    command = [*COMMANDS["fit"], "--checkpoint", "run.checkpoint", "-o", "model.pskem"]
+    with monkeypatch.context() as kept:
+        kept.setattr("pskem.persistence.checkpoints.Checkpoint.remove", lambda self: None)
+        assert run([*command, how]) == 0
+    needed = 0 if how == "--out-of-core" else 10**9
+    monkeypatch.setattr("pskem.workflow.exceeds_memory", lambda source: needed)
+    capsys.readouterr()
+    assert run([*command, "--overwrite"]) == 0
+    assert "The training goes on from run.checkpoint." in capsys.readouterr().err
+
+
+def test_what_is_no_checkpoint_is_not_gone_on_from(capsys):
+    before = Path("small.csv").read_bytes()
+    assert run([*COMMANDS["fit"], "--checkpoint", "small.csv", "-o", "model.pskem"]) == 1
+    assert capsys.readouterr().err.startswith("Error: small.csv is no checkpoint")
+    assert Path("small.csv").read_bytes() == before
+
+
 def test_the_interrupted_say_so_and_keep_the_old_model(capsys):
     assert run([*COMMANDS["fit"], "-o", "model.pskem", "--json"]) == 0
     json.loads(capsys.readouterr().out)

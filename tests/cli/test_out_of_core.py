@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -154,6 +155,19 @@ def test_rows_that_are_left_out_need_no_weight(frame, capsys):
     assert "without a weight" in capsys.readouterr().err
 
 
+def test_some_rows_must_count(frame, capsys):
+    frame.assign(w=0.0).to_parquet("table.parquet")
+    command = ["fit", "table.parquet", "-t", "kind", "--weights", "w"]
+    for how in ("--in-memory", "--out-of-core"):
+        assert run([*command, how]) == 1
+        assert "All weights in the column 'w' are 0; at least one" in capsys.readouterr().err
+    frame.loc[:99, "kind"] = None
+    frame.assign(w=1.0 * frame["kind"].isna()).to_parquet("table.parquet")
+    for how in ("--in-memory", "--out-of-core"):
+        assert run([*command, how, "--unlabelled"]) == 1
+        assert "The column 'kind' holds no class" in capsys.readouterr().err
+
+
 def test_a_class_of_a_single_row_is_refused_as_in_memory(frame, capsys):
     frame.loc[9, "kind"] = "weed"
     frame.to_parquet("table.parquet")
@@ -263,6 +277,32 @@ def test_clusters_that_cannot_be_are_refused(frame, capsys, monkeypatch, argumen
     assert message in err
     assert "Traceback" not in err
     assert current_client() is None, "none stays behind"
+
+
+def test_another_program_is_no_scheduler(frame, capsys, monkeypatch):
+    """It accepts connections, and waits for a question that it understands."""
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    monkeypatch.setattr("pskem.cli.cluster.PATIENCE", 1)
+    monkeypatch.setattr("pskem.cli.cluster.MOMENT", 1)
+    frame.to_parquet("table.parquet")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+        assert run(["fit", "table.parquet", "-t", "kind", "-q", "--scheduler", address]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == f"Error: There is no Dask scheduler at {address}: no answer within 2 s"
+
+
+def test_an_address_that_is_none_leaves_no_client_behind(frame, tmp_path):
+    """Which would be said at the end of the process, after a while."""
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    frame.to_parquet("table.parquet")
+    command = [sys.executable, "-m", "pskem", "fit", "table.parquet", "-t", "kind", "-q"]
+    for address in ("foo://bar", ""):
+        command_to = [*command, "--scheduler", address]
+        done = subprocess.run(command_to, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        (said,) = done.stderr.splitlines()
+        assert f"--scheduler {address!r} is no address of a Dask scheduler" in said
 
 
 def test_a_cluster_that_fails_is_said_like_a_file_that_does(frame, capsys, monkeypatch):

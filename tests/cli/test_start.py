@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,29 @@ def test_options_have_the_choices_of_the_classifier():
     with pytest.raises(ValueError, match="Accepted") as refused:
         Shrinkage(target="other")
     assert str(refused.value).count(",") == len(CHOICES["shrinkage_target"]) - 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_a_destructor_is_heard(number):
+    """Python only writes of exceptions that are raised there; archives have one, for example."""
+    code = (
+        "import io, os, time, zipfile\n"
+        "import pskem.cli.app\n"
+        "from pskem.cli import main\n"
+        "class Archive(zipfile.ZipFile):\n"
+        "    def __del__(self):\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "        super().__del__()\n"
+        "def run(arguments):\n"
+        "    Archive(io.BytesIO(), 'w')\n"
+        "    time.sleep(30.0)\n"
+        "pskem.cli.app.run = run\n"
+        "main([])\n"
+    )
+    done = python(code)
+    interrupted = number == signal.SIGINT
+    assert done.returncode == (130 if interrupted else 128 + number)
+    assert done.stderr.split() == (["Interrupted."] if interrupted else [])
 
 
 @pytest.mark.parametrize("module", ["click", "pskem.cli.app", "pskem.cli.fit", "numpy", "pandas"])

@@ -211,6 +211,19 @@ def test_a_client_that_is_closed_ends_the_fit(many, cluster, kind, tmp_path):
     assert not hasattr(model, "model_")
 
 
+@pytest.mark.parametrize("kind", ["arrays", "files"])
+def test_a_client_that_was_closed_before_the_fit_is_told_of(many, cluster, kind, tmp_path):
+    X, y = many
+    given = chunked(X, y) if kind == "arrays" else (parquet(tmp_path, X, y).on_cluster(),)
+    with cluster(1) as (made, _):
+        pass
+    client = distributed.Client(made, set_as_default=False)
+    with client.as_current():
+        client.close()
+        with pytest.raises(ClusterError, match="is gone or does not answer, or its client was"):
+            classifier().fit(*given)
+
+
 def test_tables_that_are_meant_for_a_cluster_need_one(many, tmp_path):
     X, y = (part[:900] for part in many)
     table = parquet(tmp_path, X, y, n_files=1).on_cluster()

@@ -310,6 +310,8 @@ def test_few_rows_are_simply_fetched(many):
 
 
 def test_what_cannot_be_is_refused(many):
+    from dask import bag
+
     X, y = many
     dX, dy = chunked(X, y)
     with pytest.raises(ValueError, match="y is missing"):
@@ -323,6 +325,12 @@ def test_what_cannot_be_is_refused(many):
         classifier().fit(frame, y)
     with pytest.raises(ValueError, match=r"X has 4 partition\(s\) and y has 3"):
         classifier().fit(frame, dd.from_pandas(pd.Series(y), npartitions=3))
+    for wrong in (dask.delayed(X), bag.from_sequence(range(9))):
+        kind = type(wrong).__name__
+        with pytest.raises(ValueError, match=f"X is a {kind}; give rows of features"):
+            classifier().fit(wrong, y)
+        with pytest.raises(ValueError, match=f"y is a {kind}; give an array or a column"):
+            classifier().fit(dX, wrong)
     with pytest.raises(ValueError, match="infinity"):
         classifier().fit(da.where(dX > 4.0, np.inf, dX), dy)
     with pytest.raises(ValueError, match="complex"):

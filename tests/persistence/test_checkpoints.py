@@ -578,6 +578,19 @@ def test_the_mark_reads_the_data_once(many, tmp_path, eager, monkeypatch):
     assert counts[0] > 50
 
 
+def test_what_is_no_checkpoint_is_not_removed(tmp_path):
+    table, model = tmp_path / "table.csv", tmp_path / "iris.pskem"
+    table.write_text("a,b\n1,2\n")
+    pskem.save(SharedKernelDensity(n_components=3, random_state=0).fit(load_iris().data), model)
+    for path, said in ((table, "is no checkpoint"), (model, "holds a model")):
+        with pytest.raises(CheckpointError, match=rf"{path.name} {said}.* not removed"):
+            Checkpoint(path).remove()
+        assert path.stat().st_size
+    (tmp_path / "empty").touch()
+    Checkpoint(tmp_path / "empty").remove()
+    assert not (tmp_path / "empty").exists()
+
+
 def test_it_can_be_a_callback(many, tmp_path, eager):
     pytest.importorskip("sklearn.callback", reason="callbacks come with scikit-learn 1.9")
     X, y = load_iris(return_X_y=True)

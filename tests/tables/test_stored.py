@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -523,6 +524,56 @@ def test_what_is_wrong_is_said(frame, tmp_path, monkeypatch, how, message):
     write(frame.head(100), "parquet", tmp_path)
     with pytest.raises(TableError, match=message):
         open_table(**{"source": "table.parquet", "target": "kind", **how})
+
+
+def test_columns_keep_their_order(frame, tmp_path):
+    """A model of a file answers about the data frame of that file."""
+    frame = frame[["colour", "a", "kind", "b"]].head(2000)
+    table = open_table(write(frame, "parquet", tmp_path), "kind")
+    assert table.names == ["colour", "a", "b"]
+    model, X = classifier().fit(table), frame.drop(columns="kind")
+    assert model.feature_names_in_.tolist() == table.names
+    assert_array_equal(model.predict(X), classifier().fit(X, frame["kind"]).predict(X))
+    assert model.score(table) == model.score(X, frame["kind"])
+
+
+def test_a_column_that_only_later_files_have_is_told_of(frame, tmp_path):
+    (tmp_path / "two").mkdir()
+    for kind in ("parquet", "csv"):
+        one = write(frame.head(300), kind, tmp_path)
+        two = write(frame.head(300).assign(late=1.0), kind, tmp_path / "two")
+        dropped = open_table([one, two], "kind").used.dropped
+        assert dropped["late"] == f"{two} has it and {one} does not"
+
+
+def test_slips_are_told_of_once_with_the_numbers_of_all_parts(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr("pskem.tables.spooling.rows_at_a_time", lambda width: 100)
+    frame = frame.drop(columns="kind").astype({"a": object, "c": object}).head(1000)
+    frame.loc[:999:50, "a"], frame.loc[7:999:10, "c"] = "oops", np.inf
+    path = write(frame.assign(kind=["x", "y"] * 500), "csv", tmp_path)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        open_table(path, "kind", drop=["count"])
+    said = sorted(str(each.message) for each in told if "count as missing" in str(each.message))
+    assert said == [
+        "100 value(s) of the column 'c' are infinite; they count as missing.",
+        "20 value(s) of the column 'a' are no numbers, such as 'oops'; they count as missing.",
+    ]
+
+
+def test_streams_of_arrow_are_told_from_truncated_files(frame, tmp_path):
+    table = pa.Table.from_pandas(frame.head(100), preserve_index=False)
+    with pa.ipc.new_stream(tmp_path / "table.arrow", table.schema) as stream:
+        stream.write_table(table)
+    with pytest.raises(TableError, match="A stream of Arrow's is none: write a file"):
+        open_table(tmp_path / "table.arrow", "kind")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_what_can_be_read_once_only_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "table.csv")
+    with pytest.raises(TableError, match=r"table\.csv can be read once only; give a file"):
+        open_table(tmp_path / "table.csv", "kind")
 
 
 def test_an_empty_folder_is_refused(tmp_path):

@@ -18,6 +18,8 @@ __all__ = ["main"]
 
 #: Exit code of an interrupted program, by convention of shells.
 INTERRUPTED = 130
+#: Seconds after which a signal comes again that nobody could hear.
+MOMENT = 0.01
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -36,6 +38,7 @@ def _start(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
         signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _unheard
     try:
         from pskem.cli.app import run
     except ModuleNotFoundError as error:
@@ -55,6 +58,19 @@ def _terminate(number: int, frame: Any) -> None:
 def _interrupt(number: int, frame: Any) -> None:
     """As Python does it, but with an exception that passes through pandas and its likes."""
     raise KeyboardInterrupt
+
+
+def _unheard(lost: Any) -> None:
+    """Send a signal again that came where Python ignores exceptions, such as in a destructor."""
+    number = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}.get(lost.exc_type)
+    if number is None:
+        sys.__unraisablehook__(lost)
+        return
+    from threading import Timer
+
+    again = Timer(MOMENT, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 class _Closed(io.TextIOBase):

@@ -14,6 +14,8 @@ from pskem.cli.console import remark
 
 #: Seconds to wait for a scheduler.
 PATIENCE = 20
+#: Seconds that a scheduler may take to greet whoever is connected.
+MOMENT = 5
 #: Characters of what Dask says of an address.
 LONGEST_REASON = 120
 
@@ -53,7 +55,9 @@ def cluster(scheduler: str | None, n_workers: int | None, quiet: bool) -> Iterat
     from pskem.clusters import count_workers
 
     # What goes wrong reaches this process as an error, which is said in one line.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", *logging.root.manager.loggerDict):
+        if name.partition(".")[0] in ("distributed", "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
         address = scheduler
         if address is None:
@@ -71,9 +75,12 @@ def _client(address: str) -> Any:
 
     It is not made the default one: if it cannot connect, it would stay that for good.
     """
+    import asyncio
+
     from distributed import Client
 
-    try:
+    try:  # of the whole time that it may take, connecting has all but a moment
+        asyncio.run(asyncio.wait_for(_knock(address), PATIENCE + MOMENT))
         return Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise click.ClickException(
@@ -93,9 +100,21 @@ def _client(address: str) -> Any:
         ) from None
 
 
+async def _knock(address: str) -> None:
+    """Connect for a moment: a client that cannot, or that meets another program, ends slowly."""
+    from distributed import Security
+    from distributed.comm import connect
+
+    arguments = Security().get_connection_args("client")
+    comm = await connect(address, timeout=PATIENCE, **arguments)
+    await comm.close()
+
+
 def _reason(error: Exception) -> str:
     """What Dask says, on one line."""
-    return " ".join(str(error).split())[:LONGEST_REASON]
+    return (
+        " ".join(str(error).split())[:LONGEST_REASON] or f"no answer within {PATIENCE + MOMENT} s"
+    )
 
 
 @contextmanager

@@ -11,7 +11,16 @@ import click
 from pskem.cli.cluster import cluster, cluster_options
 from pskem.cli.console import facts, on_terminal, print_json, remark
 from pskem.cli.options import finite, learning_options, model_options, stack
-from pskem.cli.task import keeping, open_task, read_task, training_facts
+from pskem.cli.task import (
+    BY_WORKERS,
+    IN_MEMORY,
+    PIECE_BY_PIECE,
+    keeping,
+    open_task,
+    read_task,
+    reading_before,
+    training_facts,
+)
 
 
 @click.command(
@@ -69,6 +78,9 @@ def fit(
     shared = scheduler is not None or workers is not None
     if shared and out_of_core is False:
         raise click.UsageError("--in-memory is for this process; leave out --scheduler, --workers.")
+    before = reading_before(checkpoint)
+    if out_of_core is None and not shared and before in (IN_MEMORY, PIECE_BY_PIECE):
+        out_of_core = before == PIECE_BY_PIECE
     stored = shared or _is_stored(data, out_of_core, quiet)
     make = open_task if stored else read_task
     task: Any
@@ -90,7 +102,11 @@ def fit(
     learn: Any = train
     if stored:
         learn = partial(train_stored, tell=partial(remark, quiet=quiet))
-    with cluster(scheduler, workers, quiet) as there, keeping(checkpoint, path, quiet) as kept:
+    reading = (BY_WORKERS if shared else PIECE_BY_PIECE) if stored else IN_MEMORY
+    with (
+        cluster(scheduler, workers, quiet) as there,
+        keeping(checkpoint, path, quiet, reading) as kept,
+    ):
         task = task.on_cluster() if there else task
         trained = learn(task, classifier, validation_fraction, kept)
         seconds = time.perf_counter() - start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from pskem.persistence import Checkpoint
     from pskem.workflow import StoredTask, Task, Trained
 
+#: How a table is read, and what a checkpoint calls that.
+READING = "table"
+IN_MEMORY, PIECE_BY_PIECE, BY_WORKERS = (
+    "read at once (--in-memory)",
+    "read piece by piece (--out-of-core)",
+    "read by workers (--scheduler, --workers)",
+)
 TABLE_OPTIONS = (
     "weights",
     "unlabelled",
@@ -64,20 +72,32 @@ def open_task(
 
 
 @contextmanager
-def keeping(path: str | None, model: Path, quiet: bool) -> Iterator[Checkpoint | None]:
-    """The checkpoint of a training, which is removed when its model is saved."""
+def keeping(
+    path: str | None, model: Path, quiet: bool, reading: str = IN_MEMORY
+) -> Iterator[Checkpoint | None]:
+    """The checkpoint of a training, which is removed when its model is saved.
+
+    reading : how the table is read, which has to stay the same: the last digits depend on it
+    """
     from pskem.persistence import Checkpoint
 
-    if path is not None and Path(path).resolve() == model.resolve():
+    if path is None:
+        yield None
+        return
+    if Path(path).resolve() == model.resolve():
         raise click.UsageError(
             f"--checkpoint {path} is where the model goes, too. Name another file for one of them."
         )
-    if path is not None and Path(path).exists() and Path(path).stat().st_size:
-        remark(f"The training goes on from {path}.", quiet)
-    kept = None if path is None else Checkpoint(path)
+    kept = Checkpoint(path, {READING: reading}, partial(remark, quiet=quiet))
     yield kept
-    if kept is not None:
-        kept.remove()
+    kept.remove()
+
+
+def reading_before(checkpoint: str | None) -> str | None:
+    """How the table of an interrupted training was read; None if there was none."""
+    from pskem.persistence import Checkpoint
+
+    return None if checkpoint is None else Checkpoint(checkpoint).before(READING)
 
 
 def _about_table(

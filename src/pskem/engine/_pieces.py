@@ -79,7 +79,7 @@ def sum_of_squares(X: FloatArray) -> float:
     It is NaN exactly if one is, and finite only if all are. Infinity may also mean huge numbers.
     """
     flat = X.ravel(order="K")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return float(np.dot(flat, flat))
 
 

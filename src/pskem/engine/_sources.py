@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pskem.engine._coordinates import CHUNK, Coordinates, standardise
+from pskem.engine._coordinates import Coordinates, standardise
 from pskem.engine._gaps import distinct_patterns
 from pskem.engine._parallel import Mapper
 from pskem.structures import FloatArray
@@ -43,6 +43,8 @@ SMALLEST_TILE = 256
 #: finish together.
 BATCH = 8192
 MIN_BATCHES = 32
+#: Samples that are put features first at a time: they should stay in cache.
+TURNED = 512
 #: Batches whose results are kept until they are merged.
 AT_A_TIME = 128
 #: Weights are whole numbers if they are so closely.
@@ -244,8 +246,10 @@ def features_first(
     features = np.concatenate(blocks)
     data = np.empty((len(features), len(order)), dtype=X.dtype)
     if X.flags.c_contiguous:
-        for low in range(0, len(order), CHUNK):
-            data[:, low : low + CHUNK] = X[order[low : low + CHUNK]][:, features].T
+        as_they_are = np.array_equal(features, np.arange(X.shape[1]))
+        for low in range(0, len(order), TURNED):
+            rows = X.take(order[low : low + TURNED], axis=0)
+            data[:, low : low + TURNED] = rows.T if as_they_are else rows[:, features].T
     else:  # column by column
         for row, feature in zip(data, features, strict=True):
             np.take(X[:, feature], order, out=row, mode="clip")  # which needs no buffer

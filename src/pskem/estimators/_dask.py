@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from pskem.clusters import DaskPieces, current_client, is_dask
+from pskem.clusters import DaskPieces, current_client, is_dask, persisted
 from pskem.engine import Pieces, rows_at_a_time, serial_map
 from pskem.estimators._columns import check_frame, find_categorical
 from pskem.estimators._stored import Frame, Labels, plain_numbers
@@ -96,8 +96,7 @@ def dask_table(estimator: Any, X: Any, y: Any, sample_weight: Any) -> DaskTable:
     rows = delayed_rows(X, y, sample_weight)
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
     client = current_client()
-    if client is not None:
-        rows = list(client.persist(rows))
+    rows = persisted(rows, client)
     places = _find_categorical(X, getattr(estimator, "categorical_features", None), rows, client)
     width = len(names) if names is not None else int(X.shape[1])
     pieces = DaskPieces(rows, partial(_frames, not len(places)), client)
@@ -126,13 +125,20 @@ def _names(what: str) -> Iterator[str]:
 
 def _parts(X: Any) -> tuple[list[Any], Sequence[float]]:
     """Delayed partitions of X, each of whole rows, and how many those are; NaN if not known."""
+    if _dimensions(X) != 2:
+        kind = type(X).__name__
+        raise ValueError(f"X is a {kind}; give rows of features, as an array or a data frame.")
     if hasattr(X, "columns"):
         parts = _partitions(X)
         return parts, [np.nan] * len(parts)
-    if X.ndim != 2:
-        raise ValueError(f"X has the shape {X.shape}; give rows of features.")
     X = X.rechunk({1: -1})
     return [row[0] for row in X.to_delayed()], X.chunks[0]
+
+
+def _dimensions(collection: Any) -> int | None:
+    """Of an array or a data frame of Dask's; None of bags, and of whatever is delayed."""
+    found = getattr(collection, "ndim", None)  # of something delayed, something delayed
+    return found if isinstance(found, int) else None
 
 
 def _partitions(part: Any) -> list[Any]:
@@ -173,6 +179,8 @@ def _beside(name: str, part: Any, n: int, chunks: Sequence[float]) -> list[Any]:
         array = np.asarray(part)
         _check_length(name, len(array), sum(chunks))
         return list(np.split(array, np.cumsum(chunks)[:-1]))
+    if _dimensions(part) is None:
+        raise ValueError(f"{name} is a {type(part).__name__}; give an array or a column of Dask's.")
     if hasattr(part, "rechunk") and not unknown and not np.isnan(part.chunks[0]).any():
         _check_length(name, sum(part.chunks[0]), sum(chunks))
         part = part.rechunk((chunks, *part.chunks[1:]))

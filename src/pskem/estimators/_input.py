@@ -48,8 +48,9 @@ def check_in_memory(X: Any) -> None:
     if hasattr(type(X), "pieces") or is_dask(X):
         kind = "collection of Dask's" if is_dask(X) else type(X).__name__
         raise ValueError(
-            f"A {kind} is read piece by piece, and all rows are needed in memory here. Give an"
-            " array or a data frame. `pskem predict` answers about files of any size."
+            f"A {kind} is read piece by piece, and all rows are needed in memory here: give an"
+            " array or a data frame. SharedKernelClassifier and SharedKernelDensity are fitted to"
+            f" a {kind}, and `pskem predict` answers about files of any size."
         )
 
 

@@ -46,6 +46,10 @@ class Checkpoint:
     Parameters
     ----------
     path : path-like
+    also : mapping of str to str, default=None
+        What else must be as it was for a training to go on, in words, by name.
+    tell : callable, default=None
+        Is called with a sentence when a training goes on from the file.
 
     Examples
     --------
@@ -60,8 +64,15 @@ class Checkpoint:
     ...     checkpoint.remove()
     """
 
-    def __init__(self, path: Any) -> None:
+    def __init__(
+        self,
+        path: Any,
+        also: Mapping[str, str] | None = None,
+        tell: Callable[[str], object] | None = None,
+    ) -> None:
         self.path = path
+        self._also = dict(also or {})
+        self._tell = tell
         self._about: dict[str, Any] = {}
         self._entries: dict[str, Any] = {}
         self._start_clock()
@@ -76,7 +87,8 @@ class Checkpoint:
 
         Returns the seed of the training that it holds, or the given one.
         """
-        self._about = {KIND: 1, "settings": dict(settings), "seed": seed, "data": None}
+        settings = {**self._also, **settings}
+        self._about = {KIND: 1, "settings": settings, "seed": seed, "data": None}
         self._entries = {}
         self._start_clock()
         return self._read(settings, seed)
@@ -84,16 +96,13 @@ class Checkpoint:
     def _read(self, settings: Mapping[str, str], seed: int) -> int:
         """Read the file if it is there; the seed."""
         check_place(self.path)  # also of a file that is there: it will be replaced
-        if not Path(self.path).exists() or not Path(self.path).stat().st_size:
+        if not self.exists():
             return seed
         try:
             header = read_header(self.path)
             found = load(self.path, Pages) if KIND in header.metadata else None
         except ModelFileError as error:
-            raise CheckpointError(
-                f"{self.path} is no checkpoint, or one that is damaged. Name another file, or"
-                " remove it to start anew."
-            ) from error
+            raise self._no_checkpoint("Name another file, or remove it to start anew.") from error
         about = header.metadata
         if found is None:
             raise CheckpointError(f"{self.path} holds a model, not a training. Name another file.")
@@ -106,7 +115,7 @@ class Checkpoint:
 
     def _compare(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         """Refuse other settings."""
-        for name in sorted({*before, *now}):
+        for name in (*now, *sorted(before.keys() - now.keys())):
             if before.get(name) != now.get(name):
                 was, is_ = (str(part.get(name, "none"))[:60] for part in (before, now))
                 raise self._refusal(f"with {name}={was}, not {is_}")
@@ -127,6 +136,8 @@ class Checkpoint:
                 how = f"as many samples, {was}, with other values, classes or weights, or read"
                 how += " in another way"
             raise self._refusal(f"on other data ({how})")
+        if self._tell is not None and self._about["data"] is not None:
+            self._tell(f"The training goes on from {self.path}.")
         self._about["data"] = mark
 
     def get(self, name: str) -> Any:
@@ -146,9 +157,33 @@ class Checkpoint:
         self._written = time.monotonic()
         self._cost = self._written - start
 
+    def before(self, name: str) -> str | None:
+        """A setting of the training that is in the file; None if there is none."""
+        if not self.exists():
+            return None
+        try:
+            settings = read_header(self.path).metadata.get("settings", {})
+        except ModelFileError:  # which is said when a training begins with it
+            return None
+        return settings.get(name) if isinstance(settings, dict) else None
+
+    def exists(self) -> bool:
+        """Whether there is a file that is not empty."""
+        return Path(self.path).exists() and Path(self.path).stat().st_size > 0
+
     def remove(self) -> None:
-        """Remove the file, if there is one."""
+        """Remove the file, if there is one. What is no checkpoint stays."""
+        if self.exists():
+            try:
+                about = read_header(self.path).metadata
+            except ModelFileError as error:
+                raise self._no_checkpoint("It is not removed.") from error
+            if KIND not in about:
+                raise CheckpointError(f"{self.path} holds a model, so it is not removed.")
         Path(self.path).unlink(missing_ok=True)
+
+    def _no_checkpoint(self, remedy: str) -> CheckpointError:
+        return CheckpointError(f"{self.path} is no checkpoint, or one that is damaged. {remedy}")
 
     # scikit-learn's protocol of callbacks: a fit finds the checkpoint among them, and that is all.
 

@@ -55,6 +55,8 @@ def unreadable(source: str, error: Exception) -> TableError:
     """The error that a table cannot be read, for another library's reason."""
     reason = shorten(str(error).rstrip(". "), LONGEST_REASON, placeholder=" ..")
     hint = " Was it written to its end?" if TRUNCATED.search(reason) else ""
+    if "not an arrow file" in reason.lower():
+        hint += " A stream of Arrow's is none: write a file, as pyarrow.ipc.new_file does."
     return TableError(f"{spoken(source)} cannot be read: {reason or type(error).__name__}.{hint}")
 
 

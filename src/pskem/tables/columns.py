@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from pandas.api import types
 
 from pskem.structures import FloatArray
 from pskem.tables.base import TableError, check_unique, repeated
+from pskem.tables.slips import Slip, SlipTeller, warn_of
 from pskem.tables.text import MISSING
 
 __all__ = [
@@ -274,10 +274,12 @@ def _fractions(values: Any) -> Any:
     return np.unique(numbers[~np.isfinite(numbers) | (numbers != np.floor(numbers))])
 
 
-def align(frame: Any, columns: Columns) -> Any:
+def align(frame: Any, columns: Columns, tell: SlipTeller = warn_of) -> Any:
     """Select the columns that a model was trained on and convert them to its types.
 
-    Texts and infinite values in numeric columns count as missing, with a warning.
+    Texts and infinite values in numeric columns count as missing.
+
+    tell : is told of them
     """
     missing = [name for name in columns.used if name not in frame.columns]
     if missing:
@@ -290,14 +292,14 @@ def align(frame: Any, columns: Columns) -> Any:
     names = [name for name, is_usual in zip(plain, usual, strict=True) if is_usual]
     numbers = pd.DataFrame(values[:, usual], columns=names, index=frame.index)
     odd = [name for name in columns.numeric if name not in numbers.columns]
-    parts = {name: _numbers(frame[name]) for name in odd}
+    parts = {name: _numbers(frame[name], tell) for name in odd}
     for name in columns.categorical:
         parts[name] = category_texts(frame[name])
     others = pd.DataFrame(parts, index=frame.index)
     return pd.concat([numbers, others], axis=1)[columns.used] if parts else numbers
 
 
-def _numbers(column: Any) -> Any:
+def _numbers(column: Any, tell: SlipTeller = warn_of) -> Any:
     """Convert a column to numbers, with NaN for missing values."""
     numbers = column
     if types.is_bool_dtype(column):
@@ -312,22 +314,13 @@ def _numbers(column: Any) -> Any:
                 " are expected."
             )
         if len(slips):
-            warnings.warn(
-                f"{len(slips):,} value(s) of the column {column.name!r} are no numbers, such as"
-                f" {slips.iloc[0]!r}; they count as missing.",
-                UserWarning,
-                stacklevel=2,
-            )
+            example = repr(slips.iloc[0])
+            tell(Slip(str(column.name), len(slips), "are no numbers", example))
     numbers = numbers.astype(np.float64)
     # To a model of measurements, an infinite value is as good as missing.
     infinite = int(np.isinf(numbers).sum())
     if infinite:
-        warnings.warn(
-            f"{infinite:,} value(s) of the column {column.name!r} are infinite; they count as"
-            " missing.",
-            UserWarning,
-            stacklevel=2,
-        )
+        tell(Slip(str(column.name), infinite, "are infinite"))
         numbers = numbers.where(~np.isinf(numbers))
     check_size(str(column.name), numbers.abs().max())
     return numbers

@@ -10,13 +10,13 @@ from typing import Any
 import pandas as pd
 
 from pskem.tables.base import NoRowsError
-from pskem.tables.batches import check_names
+from pskem.tables.batches import Footer, check_names
 from pskem.tables.columns import Columns
 from pskem.tables.places import rows_of
-from pskem.tables.reading import ROWS
+from pskem.tables.reading import ROWS, is_unnamed
 from pskem.tables.spooling import aligned
 
-__all__ = ["check_kinds", "first_rows", "joined"]
+__all__ = ["check_kinds", "first_rows", "joined", "names_of"]
 
 
 def first_rows(
@@ -65,6 +65,19 @@ def joined(parts: Sequence[tuple[str, Any]]) -> Any:
         return pd.concat([part for _, part in parts], ignore_index=True)[:ROWS]
 
 
+def names_of(path: str, footer: Footer | None) -> list[str]:
+    """Names of the columns of a file; none of a text without rows.
+
+    footer : what the file says of itself, if it is none of text
+    """
+    if footer is not None:
+        return [name for name in footer.schema.names if not is_unnamed(name)]
+    with suppress(NoRowsError):
+        for part in rows_of(path, (), (), 1):
+            return list(part.columns)
+    return []
+
+
 def check_kinds(parts: Sequence[tuple[str, Any]], settled: Collection[Any]) -> None:
     """Refuse a file that has texts in a column where the first has numbers.
 
@@ -74,6 +87,4 @@ def check_kinds(parts: Sequence[tuple[str, Any]], settled: Collection[Any]) -> N
     columns = first.drop(columns=first.columns.intersection(settled)).dropna(axis=1, how="all")
     numbers = Columns(columns.select_dtypes("number").columns.tolist(), [], {})
     for path, part in others:
-        with warnings.catch_warnings():  # a column may hold numbers and texts
-            warnings.simplefilter("ignore", UserWarning)
-            aligned(path, part, numbers)
+        aligned(path, part, numbers, lambda slip: None)  # a column may hold numbers and texts

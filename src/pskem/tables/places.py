@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from pskem.tables.base import NoRowsError, TableError, check_unique
+from pskem.tables.base import NoRowsError, TableError, check_unique, spoken
 from pskem.tables.batches import BATCHES, Footer, open_parquet, readable, system_of
 from pskem.tables.reading import (
     PARQUET,
@@ -42,15 +42,18 @@ def files_of(source: Any) -> list[str]:
             inside = in_order(str(path) for path in Path(item).iterdir())
             inside = [path for path in inside if suffix_of(path) in PARQUET]
             if not inside:
-                raise TableError(f"The folder {item} has no Parquet files.")
+                raise TableError(
+                    f"The folder {item} has no Parquet files. Other files of a folder are named"
+                    f" with wildcards, such as {os.path.join(item, '*.csv')!r}."
+                )
             found += inside
         elif is_pattern(item):
             matching = in_order(glob.glob(item))
             if not matching:
                 raise TableError(f"No file is called {item}.")
             found += matching
-        elif item == "-":
-            raise TableError("Standard input can be read once only; give a file.")
+        elif item == "-" or Path(item).is_fifo():
+            raise TableError(f"{spoken(item)} can be read once only; give a file.")
         elif is_named(item):
             raise TableError(f"{item} is the name of a data set; give a file.")
         else:

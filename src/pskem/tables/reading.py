@@ -38,6 +38,7 @@ __all__ = [
     "is_pattern",
     "is_remote",
     "is_text",
+    "is_unnamed",
     "no_subsets",
     "read_parts",
     "read_table",
@@ -223,8 +224,12 @@ def from_arrow(table: Any, verbatim: Collection[str] = ()) -> Any:
     for name in verbatim:
         if name in frame.columns:  # with its own type, whatever a part of its rows holds
             frame[name] = table.column(name).to_pandas(types_mapper=pd.ArrowDtype)
-    unnamed = [name for name in frame.columns if re.fullmatch(r"__index_level_\d+__", name)]
-    return frame.drop(columns=unnamed)
+    return frame.drop(columns=list(filter(is_unnamed, frame.columns)))
+
+
+def is_unnamed(column: str) -> bool:
+    """Whether a column holds an index of pandas without a name, which is no column of a table."""
+    return re.fullmatch(r"__index_level_\d+__", column) is not None
 
 
 def _arff(source: str, wanted: ReadOptions) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from pskem.tables.base import NoRowsError, TableError, spoken
 from pskem.tables.batches import Footer, check_names
 from pskem.tables.columns import Columns, align, labels_of
 from pskem.tables.places import rows_of
+from pskem.tables.slips import SlipTeller, told_once, warn_of
 
 __all__ = ["aligned", "spool", "target_type"]
 
@@ -58,10 +59,14 @@ def spool(
     as_text = kind is None or pa.types.is_string(kind) or pa.types.is_large_string(kind)
     wanted = Columns([*columns.numeric, *more], columns.categorical, {})
     try:
-        with pa.OSFile(place, "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        with (
+            pa.OSFile(place, "wb") as file,
+            pa.ipc.new_file(file, schema) as writer,
+            told_once() as tell,
+        ):
             for path in paths:
                 for part in _parts_of(path, schema.names, classes, categorical):
-                    frame = aligned(path, part, wanted)
+                    frame = aligned(path, part, wanted, tell)
                     for name in classes:
                         texts = _texts_of(part, name) if as_text else None
                         plain = pd.ArrowDtype(kind)
@@ -86,10 +91,10 @@ def _parts_of(
             yield part
 
 
-def aligned(path: str, part: Any, columns: Columns) -> Any:
+def aligned(path: str, part: Any, columns: Columns, tell: SlipTeller = warn_of) -> Any:
     """Columns of a part of a file; errors name the file."""
     try:
-        return align(part, columns)
+        return align(part, columns, tell)
     except TableError as error:
         raise TableError(f"{path}: {error}") from None
 

@@ -36,7 +36,7 @@ from pskem.tables.columns import (
     infer_columns,
     labels_of,
 )
-from pskem.tables.heads import check_kinds, first_rows, joined
+from pskem.tables.heads import check_kinds, first_rows, joined, names_of
 from pskem.tables.places import files_of
 from pskem.tables.reading import suffix_of
 from pskem.tables.spooling import spool, target_type
@@ -57,6 +57,7 @@ class FileTable:
     source : what the table was opened from
     files : of Arrow columns: those that were given, or what was made of them
     used : the columns that are features
+    names : of these columns, in the order of the file
     target, weights : the columns of the classes and of the weights
     n_rows : in all files
     unlabelled : whether rows without a class are there
@@ -66,6 +67,7 @@ class FileTable:
     source: str
     files: tuple[Stored, ...]
     used: Columns
+    names: list[str]
     target: str | None
     weights: str | None
     n_rows: int
@@ -78,10 +80,6 @@ class FileTable:
         return f"<FileTable {self.source}: {about}, weights={self.weights!r}>"
 
     @property
-    def names(self) -> list[str]:
-        return self.used.used
-
-    @property
     def n_columns(self) -> int:
         return len(self.names)
 
@@ -91,13 +89,18 @@ class FileTable:
 
     @property
     def categorical(self) -> NDArray[np.intp]:
-        return np.arange(len(self.used.numeric), self.n_columns)
+        chosen = set(self.used.categorical)
+        return np.flatnonzero([name in chosen for name in self.names])
 
     @property
     def pieces(self) -> Pieces:
         wanted = [*self.names, *filter(None, (self.target, self.weights))]
-        framed = partial(_framed, self.used, self.target, self.weights, self.unlabelled)
+        framed = partial(_framed, self.used, self.names, self.target, self.weights, self.unlabelled)
         return Mapped(Batches(self.files, self.parts, wanted), framed)
+
+    def numbers_first(self) -> FileTable:
+        """The same table with the columns of numbers before the others."""
+        return replace(self, names=self.used.used)
 
     def on_cluster(self) -> FileTable:
         """The same table, read by the workers of a Dask cluster, which must see its files."""
@@ -105,7 +108,12 @@ class FileTable:
 
 
 def _framed(
-    used: Columns, target: str | None, weights: str | None, unlabelled: bool, batch: Any
+    used: Columns,
+    names: Sequence[str],
+    target: str | None,
+    weights: str | None,
+    unlabelled: bool,
+    batch: Any,
 ) -> Frame:
     """A piece of a table, from a batch of Arrow columns."""
     labels = Labels.all_alike(batch.num_rows)
@@ -123,12 +131,11 @@ def _framed(
         check_weights(weights, counted)
         check_size(weights, counted.max(initial=0.0))
     _check_values(X, used.numeric)
-    columns: Any = X.T
-    if used.categorical:
-        columns = pd.DataFrame(X.T, columns=used.numeric)
-        for name in used.categorical:
-            columns[name] = _categories(batch.column(name))
-    return Frame(columns, labels, counted)
+    if not used.categorical:
+        return Frame(X.T, labels, counted)
+    texts = pd.DataFrame({name: _categories(batch.column(name)) for name in used.categorical})
+    columns = pd.concat([pd.DataFrame(X.T, columns=used.numeric), texts], axis=1)
+    return Frame(columns if list(names) == used.used else columns[list(names)], labels, counted)
 
 
 def _check_values(X: FloatArray, names: Sequence[str]) -> None:
@@ -268,6 +275,16 @@ def open_table(
     wanted = [*columns.used, *filter(None, (target, weights))]
     numbers = [*columns.numeric, *([] if weights is None else [weights])]
     footers = {path: Footer.of(path) for path in paths if suffix_of(path) in BATCHES}
+    late = {
+        name: f"{path} has it and {paths[0]} does not"
+        for path in paths[1:]
+        for name in set(names_of(path, footers.get(path))).difference(head.columns)
+    }
+    early = {
+        name: why if name in drop else f"{why}, as far as the first rows tell"
+        for name, why in columns.dropped.items()
+    }
+    columns = columns._replace(dropped={**early, **late})
     typed = [_typed(path, footer, wanted, numbers) for path, footer in footers.items()]
     whole = all(typed) and len(footers) == len(set(paths))
     if whole and target is not None:
@@ -279,7 +296,18 @@ def open_table(
         footers = {path: Footer.of(path) for path in paths}
     n_rows = sum(sum(footer.sizes) for footer in footers.values())
     files = tuple(Stored.at(path, footers[path]) for path in paths)
-    return FileTable(name, files, columns, target, weights, n_rows, unlabelled, scratch=scratch)
+    chosen = set(columns.used)
+    return FileTable(
+        name,
+        files,
+        columns,
+        [name for name in map(str, head.columns) if name in chosen],
+        target,
+        weights,
+        n_rows,
+        unlabelled,
+        scratch=scratch,
+    )
 
 
 def stored_size(path: str) -> int:

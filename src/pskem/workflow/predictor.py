@@ -21,6 +21,7 @@ from pskem.tables import (
     MISSING,
     TARGET,
     Columns,
+    SlipTeller,
     TableError,
     align,
     check_output,
@@ -30,6 +31,7 @@ from pskem.tables import (
     labels_of,
     read_files,
     read_parts,
+    told_once,
     unknown_allowed,
     unknown_categories,
 )
@@ -289,14 +291,16 @@ class Predictor(NamedTuple):
         target = TARGET if is_named(source) else target
         categorical = self.columns.categorical if self.columns is not None else []
         told: set[tuple[str, str]] = set()
-        for path, frame in read_files(source, text=categorical, verbatim=verbatim, **reading):
-            # In features a text like NA still stands for a gap.
-            kept = [name for name in verbatim if name in frame.columns and is_text(path)]
-            gaps = {name: frame[name].mask(frame[name].isin(MISSING)) for name in kept}
-            with _naming(path, source):
-                X = self._features(frame.assign(**gaps), target)
-            self._tell_unknown(X, told)
-            yield path, frame, X
+        files = read_files(source, text=categorical, verbatim=verbatim, **reading)
+        with told_once() as tell:
+            for path, frame in files:
+                # In features a text like NA still stands for a gap.
+                kept = [name for name in verbatim if name in frame.columns and is_text(path)]
+                gaps = {name: frame[name].mask(frame[name].isin(MISSING)) for name in kept}
+                with _naming(path, source):
+                    X = self._features(frame.assign(**gaps), target, tell)
+                self._tell_unknown(X, told)
+                yield path, frame, X
 
     def _proba(self, X: Any) -> NDArray[np.floating]:
         with unknown_allowed():
@@ -317,18 +321,18 @@ class Predictor(NamedTuple):
                     stacklevel=2,
                 )
 
-    def _features(self, frame: Any, target: str | None) -> Any:
+    def _features(self, frame: Any, target: str | None, tell: SlipTeller) -> Any:
         names = getattr(self.model, "feature_names_in_", None)
         code = getattr(self.model, "columns_", None)
         if self.columns is not None and code is not None and names is not None:
-            X = align(frame, self.columns)
+            X = align(frame, self.columns, tell)
             for place, known in zip(code.categorical, code.values, strict=True):
                 X[names[place]] = _as_known(X[names[place]], known.tolist())
             return X[list(names)]
         if self.columns is not None:
-            return align(frame, self.columns)
+            return align(frame, self.columns, tell)
         if names is not None:
-            return align(frame, Columns(list(names), [], {}))
+            return align(frame, Columns(list(names), [], {}), tell)
         numbers = frame.drop(columns=target or [], errors="ignore").select_dtypes("number")
         n = self.model.n_features_in_
         if numbers.shape[1] != n:

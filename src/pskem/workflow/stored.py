@@ -26,6 +26,7 @@ from pskem.estimators import (
 from pskem.structures import FloatArray
 from pskem.tables import (
     FileTable,
+    TableError,
     is_named,
     make_encoder,
     open_table,
@@ -111,9 +112,9 @@ class StoredTask(NamedTuple):
             drop=drop,
             categorical=categorical,
             unlabelled=unlabelled,
-        )
+        ).numbers_first()
         remarks = [
-            f"Column {name!r} is left out: {why}, as far as the first rows tell."
+            f"Column {name!r} is left out: {why}."
             for name, why in table.used.dropped.items()
             if name != weights
         ]
@@ -196,6 +197,10 @@ def train_stored(
         census, spread = table.pieces.fold(look, parallel_map)
     counts = {label: n for label, (_, n) in census.classes.items()}
     n_counted, n_unlabelled = sum(counts.values()), census.unlabelled[1]
+    if not counts and not n_unlabelled and census.uncounted:
+        raise TableError(
+            f"All weights in the column {table.weights!r} are 0; at least one row must count."
+        )
     check_counts(counts, str(table.target), n_unlabelled > 0)
     n_left_out = table.n_rows - n_counted - census.uncounted
     remarks = remarks_on_rows(n_unlabelled if table.unlabelled else n_left_out, table.unlabelled)
