@@ -89,7 +89,7 @@ def test_a_command_that_is_killed_ends_with_the_same_model(name, capsys, monkeyp
     assert run([*command, "-o", "undisturbed.pskem"]) == 0
     whole, n_whole = time.monotonic() - start, len(made)
     assert not os.path.exists("run.checkpoint")
-    rng, most = random.Random(os.urandom(8)), n_whole // 2
+    rng, most = random.Random(name), n_whole // 2
     with begun([*command, "-o", "killed.pskem"], most) as process:
         time.sleep(rng.uniform(0.0, 0.5 * whole))
         process.send_signal(signal.SIGKILL)

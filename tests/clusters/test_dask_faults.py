@@ -338,9 +338,6 @@ def test_a_scheduler_that_fails_is_said_and_the_checkpoint_is_intact(
         monkeypatch.setattr(client, "_timeout", 2.0)  # to come back in
 
         def strike():
-            if how == "hangs":
-                monkeypatch.setattr(clusters, "PATIENCE", 4.0)
-                monkeypatch.setattr(clusters, "MOMENT", 0.5)
             os.kill(scheduler.pid, signal.SIGSTOP if how == "hangs" else signal.SIGKILL)
             while how == "gone for long" and client.status != "closed":
                 time.sleep(0.05)

@@ -4,6 +4,7 @@ import pickle
 import socket
 import threading
 import tracemalloc
+import warnings
 import weakref
 from collections import Counter
 from contextlib import contextmanager, suppress
@@ -12,8 +13,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from clustered import MARKS, NAMES, chunked, classifier, da, dask, distributed
+from pskem import SharedKernelClassifier
 from pskem.clusters import DaskPieces, current_client, task_name
 from pskem.engine import Chain, OwnClass, Summarise, Total, serial_map
 from reference import distance
@@ -140,6 +143,32 @@ def test_nothing_on_the_client_grows_with_the_rows_and_the_model_goes_out_once(c
             assert 0.4 * size < sent < 2.5 * size, "once, and not for each of the partitions"
             assert moved < (2 + partitions) * size < 8 * n * m / 2.0, "rows stay where they are"
     assert received[96_000] < 1.05 * received[24_000] < 8 * 24_000 * m / 20.0
+
+
+def test_nothing_of_a_whole_fit_grows_on_the_client_either(cluster):
+    """Survey, draw, rows held out, discriminative passes, calibration, and training again."""
+    received, most = [], []
+    with (
+        cluster(2) as (made, _),
+        relaying(made.scheduler_address) as (address, counts),
+        distributed.Client(address) as client,
+    ):
+        for n in (240_000, 240_000, 480_000):  # from 200,000 on, no more rows are held out
+            X = da.random.default_rng(0).standard_normal((n, 12), chunks=(n // 12, 12))
+            y = (X[:, 0] + X[:, 1] > 0.0).astype(int)
+            before = counts["received"]
+            tracemalloc.start()
+            model = SharedKernelClassifier(random_state=0, max_iter=3, discriminative_iter=2)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.fit(X, y)
+            most.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            received.append(counts["received"] - before)
+            assert current_client() is client
+            assert model.temperature_ != 1.0
+    assert received[2] < 1.05 * received[1], received
+    assert most[2] < 1.05 * most[1], most
 
 
 def transferred(client):

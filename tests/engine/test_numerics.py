@@ -377,16 +377,17 @@ def test_the_size_of_a_batch_changes_less_than_the_last_bit_of_a_sample(rng, reg
     assert np.abs(model.predict_proba(new * (1.0 + bits)) - whole).max() < 1e-8
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("K", [1, 3, 6])
-@pytest.mark.parametrize(("init", "bound"), [("class-kmeans", 1e-9), ("random", 2e-6)])
+@pytest.mark.parametrize("init", ["class-kmeans", "random"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_classes_that_are_points_hardly_lower_the_likelihood(seed, K, init, bound):
+def test_classes_that_are_points_hardly_lower_the_likelihood(seed, K, init):
     """With one covariance, which is at the floor in some directions, and perhaps large in others.
 
     A matrix with entries of 1 holds eigenvalues of 1e-10 to 2e-6 of themselves: while it changes,
-    they do, and no pass can tell. From random starts it changes for long.
+    they do, and no pass can tell. It comes to less than half of that, and to nothing in most cases.
     """
+    bound = 0.5 * np.finfo(np.float64).eps / 1e-10
     rng = np.random.default_rng(seed)
     m = int(rng.integers(3, 6))
     points = rng.standard_normal((3, m)) * 10.0 ** rng.uniform(-3.0, 3.0)

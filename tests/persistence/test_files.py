@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -51,6 +52,49 @@ def test_the_next_copy_removes_folders_that_a_killed_process_left(tmp_path, gone
     assert list(tmp_path.iterdir()) == [scratch.folder]
     del scratch
     assert not list(tmp_path.iterdir())
+
+
+#: A program that is killed in the middle of its writing.
+WRITING = """
+import os, signal, sys
+from pskem import files
+
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv[1] == "model":
+    files.os.fsync = killed
+    files.atomic_write(sys.argv[2], b"half")
+else:
+    from pskem import open_table
+    table = open_table(sys.argv[2], "kind")
+    killed()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+@pytest.mark.parametrize("what", ["model", "table"])
+def test_what_a_sigkill_really_leaves_is_removed_by_the_next_run(tmp_path, monkeypatch, what):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    there = tmp_path / "tmp"
+    there.mkdir()
+    monkeypatch.setenv("TMPDIR", str(there))
+    monkeypatch.setattr("tempfile.tempdir", str(there))
+    table, model = tmp_path / "table.csv", there / "model.pskem"
+    table.write_text("a,kind\n" + "1.5,x\n2.5,y\n" * 40)
+    given = str(model if what == "model" else table)
+    done = subprocess.run([sys.executable, "-c", WRITING, what, given], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = there.iterdir()
+    assert (left if what == "model" else left / "table.arrow").stat().st_size
+    if what == "model":
+        atomic_write(model, b"whole")
+        assert list(there.iterdir()) == [model]
+        return
+    from pskem import open_table
+
+    now = open_table(table, "kind")
+    assert list(there.iterdir()) == [now.scratch.folder] != [left]
 
 
 def test_on_windows_no_process_is_asked(tmp_path, gone, monkeypatch):

@@ -348,6 +348,20 @@ def test_the_place_of_a_row_does_not_change_its_components(rng, M):
     np.testing.assert_array_equal(alone, components[:20])
 
 
+def test_rows_of_no_new_dimension_are_told_alike_alone_and_together(classes):
+    """Columns that repeat at an offset add no dimension, but rounding, which batches round anew."""
+    X, y = classes
+    two = X[:, :2]
+    wide = np.hstack([two, two + 1e3, 1e3 - two])
+    model = unmixed().fit(wide, y)
+    assert len(model[0].components_) == 2
+    whole = model.predict_proba(wide)[:100]
+    assert ((whole > 0.01) & (whole < 0.99)).any()
+    for rows in (1, 7, 50):
+        parts = [model.predict_proba(wide[low:100][:rows]) for low in range(0, 100, rows)]
+        np.testing.assert_allclose(np.vstack(parts), whole, atol=1e-9)
+
+
 def test_a_random_state_decides(mixed):
     X = mixed[0]
     one, two, other = (IndependentComponents(random_state=s).fit(X) for s in (0, 0, 1))
