@@ -13,9 +13,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import cycle
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -36,6 +37,10 @@ ARITY = 8
 #: Seconds after which it is looked whether the scheduler is still there, for which it may be
 #: silent, and for which a client whose connection broke may try to come back. A minute at most.
 MOMENT, PATIENCE, RETURN = 5.0, 40.0, 10.0
+#: Seconds for which a scheduler is asked for its workers, only to spread a few tasks.
+GLANCE = 1.0
+#: Tasks for each thread of a cluster from which on Dask hands them out in turn.
+MANY = 2
 #: A warning says that a cluster has had no worker for so many moments.
 DESERTED = 3
 #: A model may be large. Dask would advise to put data on the workers, where they are.
@@ -117,6 +122,7 @@ class DaskPieces:
         The graph is written down as it is. Put together from a ``delayed`` for each task it would
         be the same, and a third of the time that a fold takes on the client and the scheduler.
         """
+        import dask
         from dask.delayed import Delayed
         from dask.highlevelgraph import HighLevelGraph
 
@@ -127,6 +133,7 @@ class DaskPieces:
         for i, part in enumerate(self.partitions):
             keys.append(f"{name}-{i}")
             tasks[keys[-1]] = _fold_partition, sent, self.split, _reference(part)
+        placed = _spread(keys, self.client) if self.may_lie_anywhere else {}
         level = 0
         while len(keys) > 1:
             level += 1
@@ -134,8 +141,35 @@ class DaskPieces:
             keys = [f"pskem-merge-{mark}-{level}-{i}" for i in range(len(groups))]
             tasks |= {key: (_merge, group) for key, group in zip(keys, groups, strict=True)}
         needed = [part for part in self.partitions if is_dask(part)]
-        graph = HighLevelGraph.from_collections(name, tasks, dependencies=needed)
+        # A worker that is gone meanwhile is no matter.
+        with (
+            dask.annotate(workers=placed.get, allow_other_workers=True) if placed else nullcontext()
+        ):
+            graph = HighLevelGraph.from_collections(name, tasks, dependencies=needed)
         return Delayed(keys[0], graph, layer=name)
+
+    @property
+    def may_lie_anywhere(self) -> bool:
+        """Whether no worker has the partitions more at hand than others: they are in files."""
+        return not any(is_dask(part) or hasattr(part, "key") for part in self.partitions)
+
+
+def _spread(keys: Sequence[str], client: Any) -> dict[str, str]:
+    """A worker for each of a few tasks that need no rows of workers; nothing if they are many.
+
+    Dask itself hands out many tasks in turn. Few would all go to the worker that has the model, and
+    others may take some from it, or not.
+    """
+    if client is None or client.status != "running":
+        return {}
+    try:
+        threads = client.sync(client.scheduler.ncores, workers=None, callback_timeout=GLANCE)
+    except Exception:  # whatever it is, the fold will tell
+        return {}
+    places = sorted((i, address) for address, n in threads.items() for i in range(n))
+    if len(keys) > MANY * len(places):
+        return {}
+    return dict(zip(keys, cycle(address for _, address in places), strict=False))
 
 
 def persisted(values: list[Any], client: Any) -> list[Any]:

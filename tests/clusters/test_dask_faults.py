@@ -51,16 +51,21 @@ def hunt(made, client, pause, done):
                         return
 
 
-@pytest.mark.parametrize("kind", ["arrays", "files"])
+@pytest.mark.parametrize("kind", ["arrays", "files", "few files"])
 def test_workers_that_are_killed_in_the_middle_of_a_pass_change_nothing(
     many, cluster, tmp_path, kind
 ):
-    """At random moments of the passes after the first and the fourth."""
+    """At random moments of the passes after the first and the fourth.
+
+    Few files have places, which may be workers that are gone.
+    """
     X, y = many
+    n_files = 4 if kind == "few files" else 6
     long = {"max_iter": 30, "n_components": 30, "discriminative_iter": 0, "n_blocks": 1}
     if kind == "files":  # the second kill hits a discriminative pass
         long |= {"max_iter": 4, "discriminative_iter": 26}
-    given = chunked(X, y) if kind == "arrays" else (parquet(tmp_path, X, y).on_cluster(),)
+    table = parquet(tmp_path, X, y, n_files).on_cluster()
+    given = chunked(X, y) if kind == "arrays" else (table,)
     with dask.config.set(scheduler="threads"):
         expected = classifier(**long).fit(*given)
     rng, done, seen, killed = random.Random(16), threading.Event(), [], []

@@ -50,6 +50,27 @@ def test_the_tree_keeps_the_order_and_has_no_end_that_waits(n):
     assert found.arrays[2] <= 7 * levels
 
 
+class Places(Total):
+    """Which workers have computed something, and how often each did."""
+
+    def merge(self, other):
+        return Places((self.arrays[0] + other.arrays[0],))
+
+
+def where(number):
+    return Places(([distributed.get_worker().address],))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_few_parts_of_files_are_spread_over_the_workers(n, cluster):
+    """Dask would give them to the worker that has the model, and perhaps to others afterwards."""
+    with cluster(2):
+        for _ in range(10):
+            (found,) = DaskPieces(list(range(n)), listed).fold(where, serial_map).arrays
+            counts = sorted(Counter(found).values())
+            assert counts == [n // 2, n - n // 2]
+
+
 def test_tasks_have_names():
     from functools import partial
 
