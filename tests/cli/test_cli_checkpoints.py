@@ -17,6 +17,7 @@ from sklearn.datasets import load_iris
 
 from pskem import load
 from pskem.cli.app import run
+from pskem.cli.task import BY_WORKERS, READING
 from pskem.persistence import Checkpoint
 
 pytestmark = pytest.mark.plumbing
@@ -139,7 +140,7 @@ def test_a_table_is_to_be_read_as_before(capsys, monkeypatch):
     assert run([*command, "--in-memory", "--overwrite"]) == 1
     err = capsys.readouterr().err
     assert "with table=read piece by piece (--out-of-core), not read at once (--in-memory)" in err
-    assert "goes on" not in err
+    assert "The training goes on" not in err
 
 
 @pytest.mark.parametrize("how", ["--out-of-core", "--in-memory"])
@@ -153,6 +154,16 @@ def test_a_table_is_read_as_before_whatever_memory_is_free(capsys, monkeypatch, 
     capsys.readouterr()
     assert run([*command, "--overwrite"]) == 0
     assert "The training goes on from run.checkpoint." in capsys.readouterr().err
+
+
+def test_a_training_by_workers_goes_on_with_workers(capsys):
+    before = Checkpoint("run.checkpoint", {READING: BY_WORKERS})
+    before.begin({}, 0)
+    before.write()
+    command = [*COMMANDS["fit"], "--checkpoint", "run.checkpoint", "-o", "model.pskem"]
+    assert run(command) == 2
+    assert "was begun by workers, and goes on with them: add --workers" in capsys.readouterr().err
+    assert os.path.exists("run.checkpoint")
 
 
 def test_what_is_no_checkpoint_is_not_gone_on_from(capsys):

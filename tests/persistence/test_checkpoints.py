@@ -395,7 +395,7 @@ def test_other_data_and_settings_are_refused(tmp_path, eager):
             clone(model).set_params(**settings).fit(X, y, weights, checkpoint=Checkpoint(place))
         assert place.read_bytes() == before
 
-    refused("with n_components=6, not 7. Remove it", n_components=7)
+    refused("with n_components=6, not 7. It goes on", n_components=7)
     refused("with random_state=0, not 1", random_state=1)
     refused(r"on other data \(as many samples, 150, with other values", X=X + 1e-9)
     refused(r"on other data \(150 samples, not 149\)", X=X[:-1], y=y[:-1])

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import sklearn.exceptions
 from numpy.testing import assert_array_equal
+from sklearn.preprocessing import StandardScaler
 
 import pskem
 from pskem import SharedKernelClassifier, open_table
@@ -559,6 +560,23 @@ def test_slips_are_told_of_once_with_the_numbers_of_all_parts(frame, tmp_path, m
         "100 value(s) of the column 'c' are infinite; they count as missing.",
         "20 value(s) of the column 'a' are no numbers, such as 'oops'; they count as missing.",
     ]
+
+
+@pytest.mark.parametrize("rows", [slice(30_000, 40_000), slice(20_000, 40_000, 2)])
+def test_many_texts_in_later_rows_are_refused_wherever_they_lie(frame, tmp_path, monkeypatch, rows):
+    """In parts of nothing but texts, or among numbers."""
+    monkeypatch.setattr("pskem.tables.spooling.rows_at_a_time", lambda width: 1_000)
+    frame = pd.concat([frame, frame])[:40_000].astype({"a": object}).reset_index(drop=True)
+    frame.iloc[rows, frame.columns.get_loc("a")] = "oops"
+    path = write(frame, "csv", tmp_path)
+    with pytest.raises(TableError, match=r"'a' holds numbers in the first rows, but 10,000 tex"):
+        open_table(path, "kind")
+
+
+def test_a_table_of_files_is_no_array(frame, tmp_path):
+    table = open_table(write(frame.head(300), "parquet", tmp_path), "kind")
+    with pytest.raises(TypeError, match="read piece by piece, for fit and score of a classifier"):
+        StandardScaler().fit(table)
 
 
 def test_streams_of_arrow_are_told_from_truncated_files(frame, tmp_path):

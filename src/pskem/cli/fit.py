@@ -81,6 +81,11 @@ def fit(
     before = reading_before(checkpoint)
     if out_of_core is None and not shared and before in (IN_MEMORY, PIECE_BY_PIECE):
         out_of_core = before == PIECE_BY_PIECE
+    if before == BY_WORKERS and not shared:
+        raise click.UsageError(
+            f"The training in {checkpoint} was begun by workers, and goes on with them: add"
+            " --workers or --scheduler. Remove the file to start anew."
+        )
     stored = shared or _is_stored(data, out_of_core, quiet)
     make = open_task if stored else read_task
     task: Any

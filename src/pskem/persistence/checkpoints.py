@@ -122,8 +122,8 @@ class Checkpoint:
 
     def _refusal(self, what: str) -> CheckpointError:
         return CheckpointError(
-            f"The checkpoint {self.path} is of a training {what}. Remove it to start anew, or name"
-            " another file."
+            f"The checkpoint {self.path} is of a training {what}. It goes on with what it was begun"
+            " with; remove it to start anew, or name another file."
         )
 
     def agree(self, data: Callable[[], str]) -> None:

@@ -13,11 +13,12 @@ from pandas.api import types
 
 from pskem.structures import FloatArray
 from pskem.tables.base import TableError, check_unique, repeated
-from pskem.tables.slips import Slip, SlipTeller, warn_of
+from pskem.tables.slips import NO_NUMBERS, Slip, SlipTeller, warn_of
 from pskem.tables.text import MISSING
 
 __all__ = [
     "LARGEST",
+    "NUMBER_SHARE",
     "Columns",
     "align",
     "category_texts",
@@ -274,12 +275,13 @@ def _fractions(values: Any) -> Any:
     return np.unique(numbers[~np.isfinite(numbers) | (numbers != np.floor(numbers))])
 
 
-def align(frame: Any, columns: Columns, tell: SlipTeller = warn_of) -> Any:
+def align(frame: Any, columns: Columns, tell: SlipTeller = warn_of, strictly: bool = True) -> Any:
     """Select the columns that a model was trained on and convert them to its types.
 
     Texts and infinite values in numeric columns count as missing.
 
     tell : is told of them
+    strictly : whether a column of texts alone is refused
     """
     missing = [name for name in columns.used if name not in frame.columns]
     if missing:
@@ -292,14 +294,14 @@ def align(frame: Any, columns: Columns, tell: SlipTeller = warn_of) -> Any:
     names = [name for name, is_usual in zip(plain, usual, strict=True) if is_usual]
     numbers = pd.DataFrame(values[:, usual], columns=names, index=frame.index)
     odd = [name for name in columns.numeric if name not in numbers.columns]
-    parts = {name: _numbers(frame[name], tell) for name in odd}
+    parts = {name: _numbers(frame[name], tell, strictly) for name in odd}
     for name in columns.categorical:
         parts[name] = category_texts(frame[name])
     others = pd.DataFrame(parts, index=frame.index)
     return pd.concat([numbers, others], axis=1)[columns.used] if parts else numbers
 
 
-def _numbers(column: Any, tell: SlipTeller = warn_of) -> Any:
+def _numbers(column: Any, tell: SlipTeller = warn_of, strictly: bool = True) -> Any:
     """Convert a column to numbers, with NaN for missing values."""
     numbers = column
     if types.is_bool_dtype(column):
@@ -308,14 +310,14 @@ def _numbers(column: Any, tell: SlipTeller = warn_of) -> Any:
         texts = column.astype(str).str.strip()
         numbers = pd.to_numeric(texts.where(column.notna()), errors="coerce")
         slips = column[numbers.isna() & column.notna() & ~texts.isin(MISSING)]
-        if len(slips) and numbers.isna().all():
+        if strictly and len(slips) and numbers.isna().all():
             raise TableError(
                 f"The column {column.name!r} holds texts, such as {slips.iloc[0]!r}, where numbers"
                 " are expected."
             )
         if len(slips):
             example = repr(slips.iloc[0])
-            tell(Slip(str(column.name), len(slips), "are no numbers", example))
+            tell(Slip(str(column.name), len(slips), NO_NUMBERS, example))
     numbers = numbers.astype(np.float64)
     # To a model of measurements, an infinite value is as good as missing.
     infinite = int(np.isinf(numbers).sum())

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-__all__ = ["Slip", "SlipTeller", "told_once", "warn_of"]
+__all__ = ["NO_NUMBERS", "Slip", "SlipTeller", "told_once", "warn_of"]
+
+#: What is wrong with texts in a column of numbers.
+NO_NUMBERS = "are no numbers"
 
 
 class Slip(NamedTuple):
@@ -40,7 +43,10 @@ def warn_of(slip: Slip) -> None:
 
 @contextmanager
 def told_once() -> Iterator[SlipTeller]:
-    """What adds slips up over the parts of a table, and at the end warns of each column once."""
+    """What adds slips up over the parts of a table, and at the end warns of each column once.
+
+    An error ends the block without a word: it is about more than missing values.
+    """
     found: dict[tuple[str, str], Slip] = {}
 
     def add(slip: Slip) -> None:
@@ -48,8 +54,6 @@ def told_once() -> Iterator[SlipTeller]:
         total = slip if before is None else before._replace(n=before.n + slip.n)
         found[slip.column, slip.what] = total
 
-    try:
-        yield add
-    finally:
-        for slip in found.values():
-            warn_of(slip)
+    yield add
+    for slip in found.values():
+        warn_of(slip)

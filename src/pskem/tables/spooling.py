@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,9 +14,9 @@ from pskem.engine import rows_at_a_time
 from pskem.files import Scratch
 from pskem.tables.base import NoRowsError, TableError, spoken
 from pskem.tables.batches import Footer, check_names
-from pskem.tables.columns import Columns, align, labels_of
+from pskem.tables.columns import NUMBER_SHARE, Columns, align, labels_of
 from pskem.tables.places import rows_of
-from pskem.tables.slips import SlipTeller, told_once, warn_of
+from pskem.tables.slips import NO_NUMBERS, Slip, SlipTeller, told_once, warn_of
 
 __all__ = ["aligned", "spool", "target_type"]
 
@@ -58,20 +59,29 @@ def spool(
     )
     as_text = kind is None or pa.types.is_string(kind) or pa.types.is_large_string(kind)
     wanted = Columns([*columns.numeric, *more], columns.categorical, {})
+    texts_among: list[Slip] = []
+    n_rows = 0
     try:
         with (
             pa.OSFile(place, "wb") as file,
             pa.ipc.new_file(file, schema) as writer,
             told_once() as tell,
         ):
+
+            def hear(slip: Slip) -> None:
+                texts_among.append(slip)
+                tell(slip)
+
             for path in paths:
                 for part in _parts_of(path, schema.names, classes, categorical):
-                    frame = aligned(path, part, wanted, tell)
+                    frame = aligned(path, part, wanted, hear, strictly=False)
+                    n_rows += len(frame)
                     for name in classes:
                         texts = _texts_of(part, name) if as_text else None
                         plain = pd.ArrowDtype(kind)
                         frame[name] = part[name].astype(plain) if texts is None else texts
                     writer.write_batch(pa.RecordBatch.from_pandas(frame, schema, False))
+            _check_texts(texts_among, n_rows, paths)
     except OSError as error:
         raise TableError(
             f"{spoken(paths[0])} cannot be copied into {scratch.folder.parent}:"
@@ -91,10 +101,31 @@ def _parts_of(
             yield part
 
 
-def aligned(path: str, part: Any, columns: Columns, tell: SlipTeller = warn_of) -> Any:
+def _check_texts(slips: Sequence[Slip], n_rows: int, paths: Sequence[str]) -> None:
+    """Refuse columns that hold numbers in the first rows, and many texts in all."""
+    texts: Counter[str] = Counter()
+    for slip in slips:
+        texts[slip.column] += slip.n if slip.what == NO_NUMBERS else 0
+    for name, n in texts.items():
+        if n > (1.0 - NUMBER_SHARE) * n_rows:
+            example = next(slip.example for slip in slips if slip.column == name)
+            raise TableError(
+                f"{spoken(paths[0])}: the column {name!r} holds numbers in the first rows, but"
+                f" {n:,} texts, such as {example}, in {n_rows:,} rows. Drop it, or name it as a"
+                " categorical one."
+            )
+
+
+def aligned(
+    path: str,
+    part: Any,
+    columns: Columns,
+    tell: SlipTeller = warn_of,
+    strictly: bool = True,
+) -> Any:
     """Columns of a part of a file; errors name the file."""
     try:
-        return align(part, columns, tell)
+        return align(part, columns, tell, strictly)
     except TableError as error:
         raise TableError(f"{path}: {error}") from None
 

@@ -75,6 +75,12 @@ class FileTable:
     parts: tuple[FilePart, ...] = ()
     scratch: Scratch | None = None
 
+    def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
+        raise TypeError(
+            "A FileTable has no array: it is read piece by piece, for fit and score of a classifier"
+            " of pskem. `pskem evaluate` and `pskem predict` take files of any size."
+        )
+
     def __repr__(self) -> str:
         about = f"{self.n_rows:,} rows, {self.n_columns} columns, target={self.target!r}"
         return f"<FileTable {self.source}: {about}, weights={self.weights!r}>"
