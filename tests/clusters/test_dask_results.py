@@ -327,10 +327,12 @@ def test_what_cannot_be_is_refused(many):
         classifier().fit(frame, dd.from_pandas(pd.Series(y), npartitions=3))
     for wrong in (dask.delayed(X), bag.from_sequence(range(9))):
         kind = type(wrong).__name__
-        with pytest.raises(ValueError, match=f"X is a {kind}; give rows of features"):
+        with pytest.raises(ValueError, match=f"X is of the type {kind}; give rows of features"):
             classifier().fit(wrong, y)
-        with pytest.raises(ValueError, match=f"y is a {kind}; give an array or a column"):
+        with pytest.raises(ValueError, match=f"y is of the type {kind}; give an array"):
             classifier().fit(dX, wrong)
+    with pytest.raises(ValueError, match=r"type Array, with 1 dimension\(s\); give rows"):
+        classifier().fit(dX[:, 0], dy)
     with pytest.raises(ValueError, match="infinity"):
         classifier().fit(da.where(dX > 4.0, np.inf, dX), dy)
     with pytest.raises(ValueError, match="complex"):

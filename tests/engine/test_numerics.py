@@ -388,7 +388,7 @@ def test_classes_that_are_points_hardly_lower_the_likelihood(seed, K, init):
     they do, and no pass can tell. It comes to less than half of that, and to nothing where each
     point has its kernel from the start.
     """
-    apart = init == "class-kmeans" and K > 1
+    apart = init == "class-kmeans" and (K > 1 or seed < 6)  # six of those that do not fall at all
     bound = 1e-9 if apart else 0.5 * np.finfo(np.float64).eps / 1e-10
     rng = np.random.default_rng(seed)
     m = int(rng.integers(3, 6))

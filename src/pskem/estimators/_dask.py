@@ -125,9 +125,13 @@ def _names(what: str) -> Iterator[str]:
 
 def _parts(X: Any) -> tuple[list[Any], Sequence[float]]:
     """Delayed partitions of X, each of whole rows, and how many those are; NaN if not known."""
-    if _dimensions(X) != 2:
-        kind = type(X).__name__
-        raise ValueError(f"X is a {kind}; give rows of features, as an array or a data frame.")
+    n = _dimensions(X)
+    if n != 2:
+        more = "" if n is None else f", with {n} dimension(s)"
+        raise ValueError(
+            f"X is of the type {type(X).__name__}{more}; give rows of features, as an array or a"
+            " data frame."
+        )
     if hasattr(X, "columns"):
         parts = _partitions(X)
         return parts, [np.nan] * len(parts)
@@ -180,7 +184,8 @@ def _beside(name: str, part: Any, n: int, chunks: Sequence[float]) -> list[Any]:
         _check_length(name, len(array), sum(chunks))
         return list(np.split(array, np.cumsum(chunks)[:-1]))
     if _dimensions(part) is None:
-        raise ValueError(f"{name} is a {type(part).__name__}; give an array or a column of Dask's.")
+        kind = type(part).__name__
+        raise ValueError(f"{name} is of the type {kind}; give an array or a column of Dask's.")
     if hasattr(part, "rechunk") and not unknown and not np.isnan(part.chunks[0]).any():
         _check_length(name, sum(part.chunks[0]), sum(chunks))
         part = part.rechunk((chunks, *part.chunks[1:]))

@@ -42,10 +42,12 @@ def warn_of(slip: Slip) -> None:
 
 
 @contextmanager
-def told_once() -> Iterator[SlipTeller]:
+def told_once(check: SlipTeller | None = None) -> Iterator[SlipTeller]:
     """What adds slips up over the parts of a table, and at the end warns of each column once.
 
     An error ends the block without a word: it is about more than missing values.
+
+    check : may refuse the sum of a column before anything is told
     """
     found: dict[tuple[str, str], Slip] = {}
 
@@ -55,5 +57,8 @@ def told_once() -> Iterator[SlipTeller]:
         found[slip.column, slip.what] = total
 
     yield add
+    if check is not None:
+        for slip in found.values():
+            check(slip)
     for slip in found.values():
         warn_of(slip)

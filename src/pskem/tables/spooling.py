@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -59,29 +58,22 @@ def spool(
     )
     as_text = kind is None or pa.types.is_string(kind) or pa.types.is_large_string(kind)
     wanted = Columns([*columns.numeric, *more], columns.categorical, {})
-    texts_among: list[Slip] = []
     n_rows = 0
     try:
         with (
             pa.OSFile(place, "wb") as file,
             pa.ipc.new_file(file, schema) as writer,
-            told_once() as tell,
+            told_once(lambda slip: _check_texts(slip, n_rows, paths[0])) as tell,
         ):
-
-            def hear(slip: Slip) -> None:
-                texts_among.append(slip)
-                tell(slip)
-
             for path in paths:
                 for part in _parts_of(path, schema.names, classes, categorical):
-                    frame = aligned(path, part, wanted, hear, strictly=False)
+                    frame = aligned(path, part, wanted, tell, strictly=False)
                     n_rows += len(frame)
                     for name in classes:
                         texts = _texts_of(part, name) if as_text else None
                         plain = pd.ArrowDtype(kind)
                         frame[name] = part[name].astype(plain) if texts is None else texts
                     writer.write_batch(pa.RecordBatch.from_pandas(frame, schema, False))
-            _check_texts(texts_among, n_rows, paths)
     except OSError as error:
         raise TableError(
             f"{spoken(paths[0])} cannot be copied into {scratch.folder.parent}:"
@@ -101,19 +93,14 @@ def _parts_of(
             yield part
 
 
-def _check_texts(slips: Sequence[Slip], n_rows: int, paths: Sequence[str]) -> None:
-    """Refuse columns that hold numbers in the first rows, and many texts in all."""
-    texts: Counter[str] = Counter()
-    for slip in slips:
-        texts[slip.column] += slip.n if slip.what == NO_NUMBERS else 0
-    for name, n in texts.items():
-        if n > (1.0 - NUMBER_SHARE) * n_rows:
-            example = next(slip.example for slip in slips if slip.column == name)
-            raise TableError(
-                f"{spoken(paths[0])}: the column {name!r} holds numbers in the first rows, but"
-                f" {n:,} texts, such as {example}, in {n_rows:,} rows. Drop it, or name it as a"
-                " categorical one."
-            )
+def _check_texts(slip: Slip, n_rows: int, path: str) -> None:
+    """Refuse a column that holds numbers in the first rows, and many texts in all."""
+    if slip.what == NO_NUMBERS and slip.n > (1.0 - NUMBER_SHARE) * n_rows:
+        raise TableError(
+            f"{spoken(path)}: the column {slip.column!r} holds numbers in the first rows, but"
+            f" {slip.n:,} texts, such as {slip.example}, in {n_rows:,} rows. Drop it, or name it as"
+            " a categorical one."
+        )
 
 
 def aligned(
